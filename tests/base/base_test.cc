@@ -1,0 +1,116 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "tenon/base/ledger.h"
+#include "tenon/base/machine_profile.h"
+#include "tenon/base/status.h"
+#include "tenon/base/text.h"
+#include "tenon/base/thread_team.h"
+
+namespace tenon {
+namespace {
+
+Result<int> Half(int n) {
+  if (n % 2 != 0) return UsageError("odd");
+  return n / 2;
+}
+Result<int> Quarter(int n) {
+  TN_ASSIGN_OR_RETURN(const int half, Half(n), "first half");
+  TN_ASSIGN_OR_RETURN(const int quarter, Half(half), "second half");
+  return quarter;
+}
+
+TEST(Status, ContextReadsOutsideIn) {
+  EXPECT_EQ(*Quarter(8), 2);
+  EXPECT_EQ(Quarter(6).message(), "second half: odd");
+  EXPECT_EQ(Quarter(6).status().WithContext("outer").message(), "outer: second half: odd");
+}
+
+TEST(Status, ExitCodes) {
+  EXPECT_EQ(ExitCodeOf(StatusCode::kOk), 0);
+  EXPECT_EQ(ExitCodeOf(StatusCode::kIo), 1);
+  EXPECT_EQ(ExitCodeOf(StatusCode::kUsage), 2);
+  EXPECT_EQ(ExitCodeOf(StatusCode::kRefused), 3);
+  EXPECT_EQ(ExitCodeOf(StatusCode::kDoesNotFit), 4);
+}
+
+TEST(Ledger, KindFollowsOrigin) {
+  EXPECT_EQ(KindOfChange({Origin::Kind::kUser, "--x"}), DecisionKind::kDowngraded);
+  EXPECT_EQ(KindOfChange({Origin::Kind::kCheckpoint, ""}), DecisionKind::kDowngraded);
+  EXPECT_EQ(KindOfChange({Origin::Kind::kEngineDefault, ""}), DecisionKind::kAdjusted);
+}
+
+TEST(Ledger, DowngradeNeedsConsent) {
+  const Decision downgrade{"attention.window",       "4096", "none", "t", "no kernel",
+                           DecisionKind::kDowngraded};
+  Ledger strict;
+  const Status refused = strict.Record(downgrade);
+  EXPECT_EQ(refused.code(), StatusCode::kUsage);
+  EXPECT_NE(refused.message().find("--allow-downgrade attention.window"), std::string::npos);
+  EXPECT_EQ(strict.decisions().size(), 1u);
+  Ledger consenting({"attention.window"});
+  EXPECT_TRUE(consenting.Record(downgrade).ok());
+  EXPECT_EQ(consenting.decisions().size(), 1u);
+}
+
+TEST(Text, NearNames) {
+  const std::vector<std::string> names = {"LlamaForCausalLM", "MixtralForCausalLM",
+                                          "BertForMaskedLM"};
+  EXPECT_EQ(NearNames("LlamaForCasualLM", names).front(), "LlamaForCausalLM");
+  EXPECT_TRUE(NearNames("Quux", names).empty());
+  EXPECT_EQ(EditDistance("kitten", "sitting"), 3);
+}
+
+TEST(Text, Bytes) {
+  EXPECT_EQ(BytesText(312), "312 B");
+  EXPECT_EQ(BytesText(1536), "1.5 KiB");
+  EXPECT_EQ(BytesText(98 << 20), "98 MiB");
+}
+
+TEST(MachineProfile, IsNamesRoundTrip) {
+  for (const Isa isa :
+       {Isa::kReference, Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16Vnni}) {
+    EXPECT_EQ(*ParseIsa(NameOf(isa)), isa);
+  }
+  EXPECT_NE(ParseIsa("sse9").message().find("avx2"), std::string::npos);
+}
+
+TEST(MachineProfile, ThisMachineIsPlausible) {
+  const MachineProfile machine = DetectMachine();
+  EXPECT_GE(machine.cores, 1);
+  EXPECT_GT(machine.memory_bytes, 100 << 20);
+  EXPECT_GT(machine.available_bytes, 0);
+  EXPECT_LE(machine.available_bytes, machine.memory_bytes);
+}
+
+class ThreadTeamTest : public testing::TestWithParam<int> {};
+
+TEST_P(ThreadTeamTest, EveryMemberRunsEveryRoundOnce) {
+  ThreadTeam team(GetParam());
+  std::vector<int> counts(static_cast<size_t>(GetParam()));
+  for (int round = 0; round < 500; ++round) {
+    team.Run([&](int thread) { ++counts[static_cast<size_t>(thread)]; });
+  }
+  for (const int count : counts) EXPECT_EQ(count, 500);
+}
+
+TEST_P(ThreadTeamTest, MeetSeparatesPhases) {
+  ThreadTeam team(GetParam());
+  std::vector<int> slots(static_cast<size_t>(GetParam()));
+  std::atomic<int> wrong{0};
+  team.Run([&](int thread) {
+    for (int phase = 1; phase <= 200; ++phase) {
+      slots[static_cast<size_t>(thread)] = phase;
+      team.Meet();
+      for (const int seen : slots) wrong += seen != phase;
+      team.Meet();
+    }
+  });
+  EXPECT_EQ(wrong, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, ThreadTeamTest, testing::Values(1, 2, 3, 5));
+
+}  // namespace
+}  // namespace tenon
