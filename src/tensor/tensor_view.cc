@@ -39,4 +39,35 @@ TensorView TensorView::Reshape(const Shape& shape) const {
   return {dtype_, shape, data_, device_};
 }
 
+TensorView TensorView::SplitLast(int64_t outer, int64_t inner) const {
+  const int rank = shape_.rank();
+  TN_CHECK(rank >= 1 && rank < Shape::kMaxRank && outer * inner == shape_.dim(-1),
+           "the parts multiply to the dimension");
+  std::array<int64_t, Shape::kMaxRank> dims{};
+  for (int i = 0; i < rank; ++i) dims[static_cast<size_t>(i)] = shape_.dim(i);
+  dims[static_cast<size_t>(rank - 1)] = outer;
+  dims[static_cast<size_t>(rank)] = inner;
+  TensorView view = *this;
+  view.shape_ = Shape(std::span<const int64_t>(dims.data(), static_cast<size_t>(rank + 1)));
+  view.strides_[static_cast<size_t>(rank - 1)] = RowBytes(dtype_, inner);
+  return view;
+}
+
+TensorView TensorView::MergeLast() const {
+  const int rank = shape_.rank();
+  TN_CHECK(rank >= 2 && stride_bytes(-2) == row_bytes(), "the last two dimensions are adjacent");
+  TensorView view = *this;
+  view.shape_ = Shape(shape_.dims().first(static_cast<size_t>(rank - 1)));
+  view.shape_.set_dim(-1, shape_.dim(-2) * shape_.dim(-1));
+  view.strides_[static_cast<size_t>(rank - 2)] = 0;
+  return view;
+}
+
+TensorView TensorView::WithData(std::byte* data) const {
+  TensorView view = *this;
+  view.data_ = data;
+  view.device_ = Device::kCpu;
+  return view;
+}
+
 }  // namespace tenon

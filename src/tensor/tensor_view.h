@@ -51,6 +51,11 @@ class TensorView {
   TensorView Slice(int dim, int64_t begin, int64_t end) const;
   // Another shape over the same elements; contiguous views only.
   TensorView Reshape(const Shape& shape) const;
+  // The last dimension cut in two, or the last two made one; outer strides stay.
+  TensorView SplitLast(int64_t outer, int64_t inner) const;
+  TensorView MergeLast() const;
+  // The same shape and strides at an address.
+  TensorView WithData(std::byte* data) const;
   // "bf16 [80, 64]"
   std::string Text() const { return std::string(NameOf(dtype_)) + " " + shape_.Text(); }
 

@@ -1,0 +1,27 @@
+// Elementwise maths. Records on the tape; family code's thread only.
+#pragma once
+
+#include "tenon/ops/tape.h"
+
+namespace tenon {
+
+enum class Activation {
+  kNone,
+  kSilu,
+  kGelu,      // erf form
+  kGeluTanh,  // "gelu_new", "gelu_pytorch_tanh", "gelu_fast"
+  kQuickGelu,
+  kRelu,
+  kRelu2,     // relu(x)^2
+  kSigmoid,
+  kTanh,
+};
+
+// All inputs of one op have one shape [num_tokens, width] (any row stride); results are contiguous fp32.
+Value Activate(Tape& tape, Activation activation, const Value& x);
+Value GatedActivate(Tape& tape, Activation activation, const Value& gate, const Value& up);  // act(gate) * up
+Value Multiply(Tape& tape, const Value& a, const Value& b);
+Value Scale(Tape& tape, const Value& x, float factor);
+Value SoftCap(Tape& tape, const Value& x, float cap);  // cap * tanh(x / cap)
+
+}  // namespace tenon

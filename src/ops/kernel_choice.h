@@ -1,0 +1,18 @@
+// Which kernel table runs: chosen once per load from the machine profile, never from CPUID. Thread-safe.
+#pragma once
+
+#include <string_view>
+
+#include "tenon/base/machine_profile.h"
+#include "tenon/base/status.h"
+
+namespace tenon {
+
+struct KernelTable;
+
+// The best table for `isa` among those built in. kUnavailable names what is there.
+Result<const KernelTable*> KernelsFor(Isa isa);
+// "reference", "avx2", …
+std::string_view NameOf(const KernelTable& kernels);
+
+}  // namespace tenon

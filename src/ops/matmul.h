@@ -1,0 +1,32 @@
+// Matrix products with weights. Not for attention scores. Records on the tape; family code's thread only.
+#pragma once
+
+#include <span>
+
+#include "tenon/ops/tape.h"
+
+namespace tenon {
+
+// One weight matrix as it is held: [rows, cols], rows contiguous, any float DType incl. blocks. Ops keep the
+// address of a MatrixRef, so it lives as long as the tape; `data` is null on meta.
+struct MatrixRef {
+  const std::byte* data = nullptr;
+  DType dtype = DType::kF32;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t row_bytes = 0;
+  const float* bias = nullptr;  // [rows] or null
+};
+
+// x [num_tokens, cols] times each segment's transpose, side by side: [num_tokens, sum of rows], fp32.
+// Segments share the input; they may differ in dtype.
+Value Matmul(Tape& tape, std::span<const MatrixRef> segments, const Value& x);
+
+// Rows of a table: ids [num_tokens] -> [num_tokens, cols] fp32, times scale. Ids are in range (the engine
+// checked them). `ids` is read when the tape runs.
+Value Embed(Tape& tape, const MatrixRef& table, const int32_t* ids, int64_t num_tokens, float scale = 1.0f);
+
+// Rows `rows[0..count)` of x [num_tokens, width] -> [count, width]. `rows` is read when the tape runs.
+Value GatherRows(Tape& tape, const Value& x, const int32_t* rows, int64_t count);
+
+}  // namespace tenon

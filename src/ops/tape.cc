@@ -1,0 +1,187 @@
+#include "tenon/ops/tape.h"
+
+#include <algorithm>
+
+#include "tenon/tensor/buffer.h"
+
+namespace tenon {
+
+Value Value::Slice(int dim, int64_t begin, int64_t end) const {
+  if (dim < 0) dim += shape().rank();
+  Value value(view_.Slice(dim, begin, end), buffer_, offset_);
+  const bool last = dim == shape().rank() - 1;
+  value.offset_ += last ? RowBytes(dtype(), begin) : begin * stride_bytes(dim);
+  return value;
+}
+
+Value Value::SplitLast(int64_t outer, int64_t inner) const {
+  return {view_.SplitLast(outer, inner), buffer_, offset_};
+}
+
+Value Value::MergeLast() const { return {view_.MergeLast(), buffer_, offset_}; }
+
+Value Tape::NewBuffer(DType dtype, const Shape& shape, bool is_private) {
+  TN_CHECK(!sealed_, "a sealed tape takes no values");
+  const TensorView view = TensorView::Meta(dtype, shape);
+  buffers_.push_back({.bytes = RoundUp(std::max<int64_t>(view.bytes(), 1), Buffer::kAlignment),
+                      .is_private = is_private});
+  return {view, static_cast<int32_t>(buffers_.size() - 1), 0};
+}
+
+bool Tape::IsPrivate(const Value& value) const {
+  return buffers_[static_cast<size_t>(value.buffer())].is_private;
+}
+
+void Tape::Keep(const Value& value, std::string name) {
+  buffers_[static_cast<size_t>(value.buffer())].kept = true;
+  kept_.push_back({std::move(name), value});
+}
+
+int32_t Tape::ResourceTarget(ResourceKey key) {
+  const auto it = std::find(resources_.begin(), resources_.end(), key);
+  if (it == resources_.end()) resources_.push_back(key);
+  return ~static_cast<int32_t>(it - resources_.begin());
+}
+
+// A meeting separates a record from an earlier one of the same epoch when one of them writes what the other touches.
+// Private values need none: a thread only ever sees its own copy.
+void Tape::PlaceMeetings() {
+  struct State {
+    int read_epoch = -1;
+    int write_epoch = -1;
+  };
+  std::vector<State> buffers(buffers_.size());
+  std::vector<State> resources(resources_.size());
+  const auto state_of = [&](int32_t target) -> State& {
+    return target >= 0 ? buffers[static_cast<size_t>(target)] : resources[static_cast<size_t>(~target)];
+  };
+  const auto is_private = [&](int32_t target) {
+    return target >= 0 && buffers_[static_cast<size_t>(target)].is_private;
+  };
+  int epoch = 0;
+  size_t next = 0;
+  for (size_t r = 0; r < records_.size(); ++r) {
+    const size_t begin = next;
+    while (next < accesses_.size() && accesses_[next].record == static_cast<int32_t>(r)) ++next;
+    bool meet = false;
+    for (size_t i = begin; i < next; ++i) {
+      const Access& access = accesses_[i];
+      if (is_private(access.target)) continue;
+      TN_CHECK(!access.writes || !records_[r].work.everyone, "work done by everyone writes private values only");
+      const State& state = state_of(access.target);
+      meet |= state.write_epoch == epoch || (access.writes && state.read_epoch == epoch);
+    }
+    if (meet) ++epoch;
+    records_[r].meet_before = meet;
+    for (size_t i = begin; i < next; ++i) {
+      const Access& access = accesses_[i];
+      TN_CHECK(!is_private(access.target) || !access.writes || records_[r].work.everyone,
+               "a private value is written by everyone");
+      State& state = state_of(access.target);
+      (access.writes ? state.write_epoch : state.read_epoch) = epoch;
+      if (access.target < 0) continue;
+      BufferInfo& buffer = buffers_[static_cast<size_t>(access.target)];
+      if (buffer.first_epoch < 0) buffer.first_epoch = epoch;
+      buffer.last_epoch = epoch;
+    }
+  }
+  for (BufferInfo& buffer : buffers_) {
+    if (buffer.kept) buffer.last_epoch = epoch;
+  }
+}
+
+// First fit by decreasing size. Two buffers may share bytes when a meeting lies between their lives, so sharing
+// never adds a meeting.
+void Tape::PlaceBuffers(int threads) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    if (buffers_[i].first_epoch >= 0) order.push_back(i);
+  }
+  const auto size_of = [&](const BufferInfo& b) { return b.is_private ? b.bytes * threads : b.bytes; };
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return size_of(buffers_[a]) > size_of(buffers_[b]);
+  });
+  std::vector<const BufferInfo*> placed;  // by offset
+  for (const size_t index : order) {
+    BufferInfo& buffer = buffers_[index];
+    int64_t offset = 0;
+    for (const BufferInfo* other : placed) {
+      const bool together =
+          other->first_epoch <= buffer.last_epoch && buffer.first_epoch <= other->last_epoch;
+      if (!together) continue;
+      if (offset + size_of(buffer) <= other->offset) break;
+      offset = std::max(offset, other->offset + size_of(*other));
+    }
+    buffer.offset = offset;
+    arena_bytes_ = std::max(arena_bytes_, offset + size_of(buffer));
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), &buffer,
+                                   [](const BufferInfo* a, const BufferInfo* b) { return a->offset < b->offset; }),
+                  &buffer);
+  }
+}
+
+void Tape::Seal(int threads) {
+  TN_CHECK(!sealed_, "a tape is sealed once");
+  sealed_ = true;
+  threads_ = threads;
+  PlaceMeetings();
+  PlaceBuffers(threads);
+  for (const Record& record : records_) {
+    scratch_per_thread_ = std::max(scratch_per_thread_, record.work.scratch_bytes);
+  }
+  scratch_per_thread_ = RoundUp(scratch_per_thread_, Buffer::kAlignment);
+  scratch_bytes_ = scratch_per_thread_ * threads;
+  claimed_ = std::make_unique<std::atomic<int64_t>[]>(records_.size());
+}
+
+int Tape::meetings() const {
+  return static_cast<int>(
+      std::count_if(records_.begin(), records_.end(), [](const Record& r) { return r.meet_before; }));
+}
+
+void Tape::Bind(std::byte* arena, std::byte* scratch) {
+  TN_CHECK(sealed_, "seal before binding");
+  arena_ = arena;
+  scratch_ = scratch;
+  for (const Patch& patch : patches_) {
+    const BufferInfo& buffer = buffers_[static_cast<size_t>(patch.buffer)];
+    const Operand operand{arena + buffer.offset + patch.offset, buffer.is_private ? buffer.bytes : 0};
+    Record& record = records_[static_cast<size_t>(patch.record)];
+    std::memcpy(record.args.data() + patch.args_offset, &operand, sizeof operand);
+  }
+}
+
+void Tape::Run(ThreadTeam& team) {
+  TN_CHECK(arena_ != nullptr || arena_bytes_ == 0, "bind before running");
+  TN_CHECK(team.threads() == threads_, "a tape runs with the team size it was sealed for");
+  for (size_t i = 0; i < records_.size(); ++i) claimed_[i].store(0, std::memory_order_relaxed);
+  team.Run([&](int thread) { Execute(team, thread); });
+}
+
+void Tape::Execute(ThreadTeam& team, int thread) {
+  const RunContext context{thread, threads_,
+                           scratch_ == nullptr ? nullptr : scratch_ + thread * scratch_per_thread_};
+  for (size_t i = 0; i < records_.size(); ++i) {
+    const Record& record = records_[i];
+    if (record.meet_before) team.Meet();
+    const int64_t items = record.work.items;
+    if (record.work.everyone) {
+      record.run(record.args.data(), context, 0, items);
+      continue;
+    }
+    const int64_t grain = record.work.grain;
+    for (;;) {
+      const int64_t begin = claimed_[i].fetch_add(grain, std::memory_order_relaxed);
+      if (begin >= items) break;
+      record.run(record.args.data(), context, begin, std::min(begin + grain, items));
+    }
+  }
+}
+
+TensorView Tape::ViewOf(const Value& value) const {
+  TN_CHECK(arena_ != nullptr, "bind before reading");
+  const BufferInfo& buffer = buffers_[static_cast<size_t>(value.buffer())];
+  return value.view_.WithData(arena_ + buffer.offset + value.offset_);
+}
+
+}  // namespace tenon

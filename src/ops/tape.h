@@ -1,0 +1,222 @@
+// The step tape: ops append fixed-size records while family code runs on one thread; Seal works out where the
+// threads must meet and where each buffer lives; a team then executes the records as often as wanted. A tape is
+// reused while shapes stay the same: what changes from step to step is read through fixed addresses (layout).
+// In shape mode (the plan) a tape is recorded and sealed but never bound or run: no weight needs bytes.
+// Not an optimiser: records run in the order of recording. Not thread-safe; Run uses the team's threads.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tenon/base/thread_team.h"
+#include "tenon/ops/value.h"
+
+namespace tenon {
+
+struct KernelTable;  // kernels/table.h, private to ops and attention
+
+// Where a record finds one operand. Shared operands have one address; private ones a copy per thread, so that
+// small row work (a norm of one token) is done by every thread for itself, without a meeting.
+struct Operand {
+  std::byte* base = nullptr;   // of thread 0; null until the tape is bound
+  int64_t private_stride = 0;  // bytes between the threads' copies; 0: shared
+
+  template <typename T>
+  T* For(int thread) const {
+    return reinterpret_cast<T*>(base + thread * private_stride);
+  }
+};
+
+// What a record's function gets besides its arguments.
+struct RunContext {
+  int thread = 0;
+  int threads = 1;
+  std::byte* scratch = nullptr;  // this thread's, as many bytes as the record asked for, 64-byte aligned
+};
+
+// How a record is shared out over the team.
+struct Work {
+  int64_t items = 1;            // [0, items) is cut into ranges
+  int64_t grain = 1;            // items taken at a time
+  bool everyone = false;        // each thread does all of it, writing private values only
+  int64_t scratch_bytes = 0;    // per thread
+};
+
+// Identity of something outside the tape that records change: a cache pool, a state slot array.
+using ResourceKey = const void*;
+
+class Tape {
+ public:
+  static constexpr size_t kArgsBytes = 320;
+  // Values of at most this many rows are worth computing by every thread for itself.
+  static constexpr int64_t kEveryoneRows = 1;
+
+  explicit Tape(const KernelTable& kernels) : kernels_(&kernels) {}
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  const KernelTable& kernels() const { return *kernels_; }
+
+  // --- recording -------------------------------------------------------------------------------------------
+  // A new shared value, or one with a private copy per thread.
+  Value NewValue(DType dtype, const Shape& shape) { return NewBuffer(dtype, shape, false); }
+  Value NewPrivateValue(DType dtype, const Shape& shape) { return NewBuffer(dtype, shape, true); }
+  bool IsPrivate(const Value& value) const;
+
+  // Keeps the value readable after Run (logits; taps of `logits --hidden` and `compare`).
+  void Keep(const Value& value, std::string name);
+
+  // A run of `kernel`-like work. Used through RecordBuilder below.
+  struct Record {
+    void (*run)(const std::byte* args, const RunContext& context, int64_t begin, int64_t end) = nullptr;
+    alignas(16) std::array<std::byte, kArgsBytes> args{};
+    Work work;
+    bool meet_before = false;      // set by Seal
+    const char* op = "";           // "matmul": for profiles and taps
+    const char* kernel = "";       // "reference/matmul": for the plan and the dispatch counters
+    const char* scope = "";        // path of the recording module, kept by the tape
+  };
+
+  // Names the module whose ops are recorded next; restored by the caller. Returns the previous scope.
+  const char* SetScope(const char* scope) { return std::exchange(scope_, scope); }
+
+  // --- after recording ---------------------------------------------------------------------------------------
+  // Places meetings and buffers for a team of `threads`. Once.
+  void Seal(int threads);
+  bool sealed() const { return sealed_; }
+  int64_t arena_bytes() const { return arena_bytes_; }      // of all buffers, private copies included
+  int64_t scratch_bytes() const { return scratch_bytes_; }  // of all threads
+  int meetings() const;
+  std::span<const Record> records() const { return records_; }
+
+  // Gives the sealed tape its memory: arena_bytes() and scratch_bytes(), 64-byte aligned.
+  void Bind(std::byte* arena, std::byte* scratch);
+  // Executes the records; threads() of the team must be what Seal was told. Allocates nothing.
+  void Run(ThreadTeam& team);
+  // A kept value's bytes (thread 0's copy of a private one); valid between Run and the next Run.
+  TensorView ViewOf(const Value& value) const;
+  struct Kept {
+    std::string name;
+    Value value;
+  };
+  std::span<const Kept> kept() const { return kept_; }
+
+ private:
+  template <typename Args>
+  friend class RecordBuilder;
+
+  struct BufferInfo {
+    int64_t bytes = 0;
+    bool is_private = false;
+    bool kept = false;
+    int first_epoch = -1;  // between which meetings it lives
+    int last_epoch = -1;
+    int64_t offset = 0;    // in the arena
+  };
+  // One access of a record to a buffer (>= 0) or to an outside resource (< 0: ~index into resources_).
+  struct Access {
+    int32_t record = 0;
+    int32_t target = 0;
+    bool writes = false;
+  };
+  // An operand inside a record's args that Bind must fill.
+  struct Patch {
+    int32_t record = 0;
+    int32_t args_offset = 0;
+    int32_t buffer = 0;
+    int64_t offset = 0;
+  };
+
+  Value NewBuffer(DType dtype, const Shape& shape, bool is_private);
+  int32_t ResourceTarget(ResourceKey key);
+  void PlaceMeetings();
+  void PlaceBuffers(int threads);
+  void Execute(ThreadTeam& team, int thread);
+
+  const KernelTable* kernels_;
+  const char* scope_ = "";
+  std::vector<Record> records_;
+  std::vector<Access> accesses_;  // in the order of records
+  std::vector<Patch> patches_;
+  std::vector<BufferInfo> buffers_;
+  std::vector<ResourceKey> resources_;
+  std::vector<Kept> kept_;
+  bool sealed_ = false;
+  int threads_ = 0;
+  int64_t arena_bytes_ = 0;
+  int64_t scratch_bytes_ = 0;
+  int64_t scratch_per_thread_ = 0;
+  std::byte* arena_ = nullptr;
+  std::byte* scratch_ = nullptr;
+  std::unique_ptr<std::atomic<int64_t>[]> claimed_;  // [records]: items handed out so far
+};
+
+// Fills one record: typed arguments, operands by value, outside resources; then Commit. `Args` is plain data of
+// at most Tape::kArgsBytes, its Operand members are filled by Read and Write.
+template <typename Args>
+class RecordBuilder {
+  static_assert(std::is_trivially_copyable_v<Args> && sizeof(Args) <= Tape::kArgsBytes);
+
+ public:
+  using Function = void (*)(const Args& args, const RunContext& context, int64_t begin, int64_t end);
+
+  RecordBuilder(Tape& tape, const char* op, const char* kernel) : tape_(tape) {
+    record_.op = op;
+    record_.kernel = kernel;
+    record_.scope = tape.scope_;
+  }
+  Args& args() { return args_; }
+
+  RecordBuilder& Read(Operand Args::*member, const Value& value) { return Add(member, value, false); }
+  RecordBuilder& Write(Operand Args::*member, const Value& value) { return Add(member, value, true); }
+  // Both: the op works in place.
+  RecordBuilder& Update(Operand Args::*member, const Value& value) { return Add(member, value, true); }
+  RecordBuilder& ReadResource(ResourceKey key) { return AddTarget(tape_.ResourceTarget(key), false); }
+  RecordBuilder& WriteResource(ResourceKey key) { return AddTarget(tape_.ResourceTarget(key), true); }
+  // An operand member of an array: `args().addends[i]`.
+  RecordBuilder& ReadInto(Operand& operand, const Value& value) { return AddAt(operand, value, false); }
+  RecordBuilder& WriteInto(Operand& operand, const Value& value) { return AddAt(operand, value, true); }
+
+  template <Function kFunction>
+  void Commit(const Work& work) {
+    TN_CHECK(!tape_.sealed(), "a sealed tape takes no records");
+    record_.run = [](const std::byte* args, const RunContext& context, int64_t begin, int64_t end) {
+      kFunction(*reinterpret_cast<const Args*>(args), context, begin, end);
+    };
+    record_.work = work;
+    std::memcpy(record_.args.data(), &args_, sizeof(Args));
+    tape_.records_.push_back(record_);
+  }
+
+ private:
+  RecordBuilder& Add(Operand Args::*member, const Value& value, bool writes) {
+    return AddAt(args_.*member, value, writes);
+  }
+  RecordBuilder& AddAt(Operand& operand, const Value& value, bool writes) {
+    TN_CHECK(!value.empty(), "an operand needs a value of this tape");
+    const auto at = reinterpret_cast<const std::byte*>(&operand) - reinterpret_cast<const std::byte*>(&args_);
+    tape_.patches_.push_back({Index(), static_cast<int32_t>(at), value.buffer(), value.offset_bytes()});
+    return AddTarget(value.buffer(), writes);
+  }
+  RecordBuilder& AddTarget(int32_t target, bool writes) {
+    tape_.accesses_.push_back({Index(), target, writes});
+    return *this;
+  }
+  int32_t Index() const { return static_cast<int32_t>(tape_.records_.size()); }
+
+  Tape& tape_;
+  Tape::Record record_;
+  Args args_{};
+};
+
+}  // namespace tenon
