@@ -1,0 +1,63 @@
+// AttentionSpec: everything static about one layer's attention, resolved once from the config and read by selector,
+// cache, plan and backend. What changes from step to step is in step_layout.h. A value; thread-compatible.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "tenon/cache/cache_spec.h"
+#include "tenon/numeric/dtype.h"
+
+namespace tenon {
+
+enum class AttentionKind {
+  kDecoder,  // causal, cached
+  kEncoder,  // every row of the sequence sees every other; nothing is cached
+  kCross,    // queries of the decoder, keys and values of the encoder's rows in a kCross cache
+};
+std::string_view NameOf(AttentionKind kind);
+
+// All five are present or the layer is no MLA. Source: DeepSeek-V2 paper, section 2.1.
+struct MlaGeometry {
+  int64_t q_lora_rank = 0;       // 0: queries are projected directly
+  int64_t kv_lora_rank = 0;      // r
+  int64_t qk_nope_head_dim = 0;  // n
+  int64_t qk_rope_head_dim = 0;  // p, may be 0
+  int64_t v_head_dim = 0;        // v
+};
+
+// T5's learned bias by bucketed distance (Raffel et al. 2020; Hugging Face modeling_t5.py,
+// T5Attention._relative_position_bucket). The table's address is read when the tape runs.
+struct RelativeBias {
+  const float* const* table = nullptr;  // -> [buckets, heads]
+  int buckets = 0;
+  int max_distance = 0;
+  bool bidirectional = false;
+};
+
+struct AttentionSpec {
+  int layer = 0;
+  AttentionKind kind = AttentionKind::kDecoder;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;             // of q and k
+  int64_t v_head_dim = 0;
+  float scale = 0;                  // multiplies q.k
+  DType kv_dtype = DType::kF32;     // of cached rows; set before selection
+  int32_t page_tokens = 16;         // set before selection
+  std::optional<int64_t> window = {};  // a query sees itself and window - 1 keys before it
+  std::optional<int64_t> chunk = {};   // Llama-4: same position / chunk only
+  float softcap = 0;                   // 0: none
+  const float* const* sinks = nullptr;         // -> [heads]; null: none
+  const float* const* alibi_slopes = nullptr;  // -> [heads]; null: none
+  std::optional<RelativeBias> relative_bias = {};
+  std::optional<MlaGeometry> mla = {};
+
+  // Elements of one cached row, K and V together: the one place that knows MLA caches its latent once.
+  int64_t CachedWidth() const {
+    return mla ? mla->kv_lora_rank + mla->qk_rope_head_dim : kv_heads * (head_dim + v_head_dim);
+  }
+};
+
+}  // namespace tenon
