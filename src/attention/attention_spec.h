@@ -1,5 +1,6 @@
-// AttentionSpec: everything static about one layer's attention, resolved once from the config and read by selector,
-// cache, plan and backend. What changes from step to step is in step_layout.h. A value; thread-compatible.
+// AttentionSpec: everything static about one layer's attention, resolved once from the config and
+// read by selector, cache, plan and backend. What changes from step to step is in step_layout.h. A
+// value; thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -41,20 +42,21 @@ struct AttentionSpec {
   AttentionKind kind = AttentionKind::kDecoder;
   int64_t heads = 0;
   int64_t kv_heads = 0;
-  int64_t head_dim = 0;             // of q and k
+  int64_t head_dim = 0;  // of q and k
   int64_t v_head_dim = 0;
-  float scale = 0;                  // multiplies q.k
-  DType kv_dtype = DType::kF32;     // of cached rows; set before selection
-  int32_t page_tokens = 16;         // set before selection
-  std::optional<int64_t> window = {};  // a query sees itself and window - 1 keys before it
-  std::optional<int64_t> chunk = {};   // Llama-4: same position / chunk only
-  float softcap = 0;                   // 0: none
+  float scale = 0;                             // multiplies q.k
+  DType kv_dtype = DType::kF32;                // of cached rows; set before selection
+  int32_t page_tokens = 16;                    // set before selection
+  std::optional<int64_t> window = {};          // a query sees itself and window - 1 keys before it
+  std::optional<int64_t> chunk = {};           // Llama-4: same position / chunk only
+  float softcap = 0;                           // 0: none
   const float* const* sinks = nullptr;         // -> [heads]; null: none
   const float* const* alibi_slopes = nullptr;  // -> [heads]; null: none
   std::optional<RelativeBias> relative_bias = {};
   std::optional<MlaGeometry> mla = {};
 
-  // Elements of one cached row, K and V together: the one place that knows MLA caches its latent once.
+  // Elements of one cached row, K and V together: the one place that knows MLA caches its latent
+  // once.
   int64_t CachedWidth() const {
     return mla ? mla->kv_lora_rank + mla->qk_rope_head_dim : kv_heads * (head_dim + v_head_dim);
   }

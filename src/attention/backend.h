@@ -1,7 +1,8 @@
-// What an attention backend is. It is built from an AttentionSpec and never sees a model; per-step facts come in a
-// StepPlan that Prepare refreshes once per step and cache group. To add a backend: backends/<name>/, its rows in
-// the capability table, its factory in builtin.cc; the conformance test picks it up.
-// Thread rule: recording and Prepare on one thread; what they record runs on the team.
+// What an attention backend is. It is built from an AttentionSpec and never sees a model; per-step
+// facts come in a StepPlan that Prepare refreshes once per step and cache group. To add a backend:
+// backends/<name>/, its rows in the capability table, its factory in builtin.cc; the conformance
+// test picks it up. Thread rule: recording and Prepare on one thread; what they record runs on the
+// team.
 #pragma once
 
 #include <memory>
@@ -13,16 +14,17 @@
 
 namespace tenon {
 
-// A backend's own per-step metadata for one cache group (page tables in its form, work lists). Its address is stable:
-// tapes keep it and read it when they run.
+// A backend's own per-step metadata for one cache group (page tables in its form, work lists). Its
+// address is stable: tapes keep it and read it when they run.
 class StepPlan {
  public:
   virtual ~StepPlan() = default;
 };
 
-// q, k, v of this step's rows, each [num_tokens, its heads, its head_dim], any strides: three slices of one fused value
-// or three values. k and v are empty when only cached rows are attended (cross attention after the encoder);
-// q is empty when rows are only appended (the encoder's keys and values going into a cross cache).
+// q, k, v of this step's rows, each [num_tokens, its heads, its head_dim], any strides: three
+// slices of one fused value or three values. k and v are empty when only cached rows are attended
+// (cross attention after the encoder); q is empty when rows are only appended (the encoder's keys
+// and values going into a cross cache).
 struct QkvView {
   Value q;
   Value k;
@@ -32,21 +34,23 @@ struct QkvView {
 // All per-call options; a backend reads no other source.
 struct AttentionCall {
   const StepLayout* layout = nullptr;  // address stable over steps
-  const StepPlan* plan = nullptr;      // of this layer's cache group and backend; null when nothing is cached
-  const LayerCache* cache = nullptr;   // address stable; null when nothing is cached
+  const StepPlan* plan =
+      nullptr;  // of this layer's cache group and backend; null when nothing is cached
+  const LayerCache* cache = nullptr;  // address stable; null when nothing is cached
 };
 
 // One layer of ordinary attention (multi-head, grouped, multi-query, encoder, cross).
 class AttentionLayer {
  public:
   virtual ~AttentionLayer() = default;
-  // Appends k and v to the cache when both are there and the kind caches, then attends when q is there:
-  // [num_tokens, heads * v_head_dim] fp32; empty when q is empty. kEncoder attends k and v of this step directly.
+  // Appends k and v to the cache when both are there and the kind caches, then attends when q is
+  // there: [num_tokens, heads * v_head_dim] fp32; empty when q is empty. kEncoder attends k and v
+  // of this step directly.
   virtual Value Run(Tape& tape, const QkvView& qkv, const AttentionCall& call) const = 0;
 };
 
-// One layer of multi-head latent attention (DeepSeek-V2 paper). The module drives these per phase: absorbed latent
-// decode; expanded prefill, its cached context in chunks that Merge joins.
+// One layer of multi-head latent attention (DeepSeek-V2 paper). The module drives these per phase:
+// absorbed latent decode; expanded prefill, its cached context in chunks that Merge joins.
 class MlaLayer {
  public:
   virtual ~MlaLayer() = default;
@@ -56,12 +60,14 @@ class MlaLayer {
   };
   // latent [num_tokens, r + p], normed and rotated: into the cache.
   virtual void Append(Tape& tape, const Value& latent, const AttentionCall& call) const = 0;
-  // The rows [chunk * chunk_rows, (chunk + 1) * chunk_rows) of the cached context (rows before this step's) of the
-  // step's one prefill request -> [chunk_rows, r + p] fp32; rows past the context are zero.
-  virtual Value Gather(Tape& tape, int64_t chunk, int64_t chunk_rows, const AttentionCall& call) const = 0;
-  // Queries against keys in their expanded form: q [num_tokens, heads, n + p], k_nope [rows, heads, n], k_rope
-  // [rows, p], v [rows, heads, v]. chunk < 0: the rows are this step's own, causal; otherwise a gathered chunk, all of
-  // whose valid rows every query sees.
+  // The rows [chunk * chunk_rows, (chunk + 1) * chunk_rows) of the cached context (rows before this
+  // step's) of the step's one prefill request -> [chunk_rows, r + p] fp32; rows past the context
+  // are zero.
+  virtual Value Gather(Tape& tape, int64_t chunk, int64_t chunk_rows,
+                       const AttentionCall& call) const = 0;
+  // Queries against keys in their expanded form: q [num_tokens, heads, n + p], k_nope [rows, heads,
+  // n], k_rope [rows, p], v [rows, heads, v]. chunk < 0: the rows are this step's own, causal;
+  // otherwise a gathered chunk, all of whose valid rows every query sees.
   struct Expanded {
     Value q;
     Value k_nope;
@@ -70,8 +76,10 @@ class MlaLayer {
     int64_t chunk = -1;
     int64_t chunk_rows = 0;
   };
-  virtual Partial RunExpanded(Tape& tape, const Expanded& rows, const AttentionCall& call) const = 0;
-  // q [num_tokens, heads, r + p] (absorbed) against the cached latents -> [num_tokens, heads, r] fp32.
+  virtual Partial RunExpanded(Tape& tape, const Expanded& rows,
+                              const AttentionCall& call) const = 0;
+  // q [num_tokens, heads, r + p] (absorbed) against the cached latents -> [num_tokens, heads, r]
+  // fp32.
   virtual Value RunLatent(Tape& tape, const Value& q, const AttentionCall& call) const = 0;
   // The attention over the union of both partials' keys.
   virtual Partial Merge(Tape& tape, const Partial& a, const Partial& b) const = 0;
@@ -80,11 +88,12 @@ class MlaLayer {
 class AttentionBackend {
  public:
   virtual ~AttentionBackend() = default;
-  virtual std::string_view name() const = 0;      // "VANILLA"
-  virtual KvLayout layout() const = 0;            // of its paged rows
+  virtual std::string_view name() const = 0;  // "VANILLA"
+  virtual KvLayout layout() const = 0;        // of its paged rows
   virtual std::unique_ptr<AttentionLayer> CreateLayer(const AttentionSpec& spec) const = 0;
   virtual std::unique_ptr<MlaLayer> CreateMlaLayer(const AttentionSpec& spec) const = 0;
-  // A plan for one cache group; Prepare fills it for the layout at hand. No allocation in a steady step.
+  // A plan for one cache group; Prepare fills it for the layout at hand. No allocation in a steady
+  // step.
   virtual std::unique_ptr<StepPlan> CreatePlan(int group) const = 0;
   virtual void Prepare(const StepLayout& layout, StepPlan& plan) const = 0;
 };

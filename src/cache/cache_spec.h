@@ -1,5 +1,5 @@
-// CacheSpec: what one layer wants remembered per sequence, declared once and read by the manager, the plan and the
-// memory ledger. Not memory itself (cache_manager.h). A value; thread-compatible.
+// CacheSpec: what one layer wants remembered per sequence, declared once and read by the manager,
+// the plan and the memory ledger. Not memory itself (cache_manager.h). A value; thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "tenon/numeric/dtype.h"
+#include "tenon/ops/recurrent.h"
 
 namespace tenon {
 
@@ -29,29 +30,30 @@ std::string_view NameOf(KvLayout layout);
 
 struct CacheSpec {
   CacheKind kind = CacheKind::kNone;
-  int layer = 0;                       // the layer's index in the model, for messages and the plan
-  int64_t row_bytes = 0;               // kPagedRows, kCross: per token, K and V together
-  int64_t state_bytes = 0;             // kState: per sequence
+  int layer = 0;            // the layer's index in the model, for messages and the plan
+  int64_t row_bytes = 0;    // kPagedRows, kCross: per token, K and V together
+  int64_t state_bytes = 0;  // kState: per sequence
   DType dtype = DType::kF32;
   KvLayout layout = KvLayout::kNhd;
   std::optional<int64_t> window = {};  // rows older than this may be dropped
-  int shared_with = -1;                // kSharedWith: the index of the other spec in the model's list
+  int shared_with = -1;  // kSharedWith: the index of the other spec in the model's list
 
-  // Equal specs of different layers share a group (pages and block tables); `layer` does not matter.
+  // Equal specs of different layers share a group (pages and block tables); `layer` does not
+  // matter.
   bool SameGroup(const CacheSpec& other) const {
     return kind == other.kind && row_bytes == other.row_bytes && state_bytes == other.state_bytes &&
            dtype == other.dtype && layout == other.layout && window == other.window;
   }
 };
 
-// Where one layer finds its rows or states. Filled when the cache is allocated, null on meta; ops keep the
-// address of this struct and read it when the tape runs.
+// Where one layer finds its rows or states. Filled when the cache is allocated, null on meta; ops
+// keep the address of this struct and read it when the tape runs.
 struct LayerCache {
-  std::byte* base = nullptr;  // page p is at base + p * page_bytes; state slot s at base + s * slot_bytes
-  int64_t page_bytes = 0;     // kPagedRows, kCross
-  int64_t slot_bytes = 0;     // kState
+  std::byte* base = nullptr;  // kPagedRows, kCross: page p is at base + p * page_bytes
+  int64_t page_bytes = 0;
   int32_t page_tokens = 0;
-  int group = -1;             // index of the cache group, -1: none
+  StatePool states;  // kState
+  int group = -1;    // index of the cache group, -1: none
 };
 
 }  // namespace tenon

@@ -1,6 +1,7 @@
-// KernelTable: one table of plain functions per instruction set. Kernels work on raw pointers, single-threaded over a
-// range, with no STL inside, so that one source can be compiled once per ISA. Private to ops and attention.
-// A null entry is filled from the table below it when tables are assembled. Constant; thread-safe.
+// KernelTable: one table of plain functions per instruction set. Kernels work on raw pointers,
+// single-threaded over a range, with no STL inside, so that one source can be compiled once per
+// ISA. Private to ops and attention. A null entry is filled from the table below it when tables are
+// assembled. Constant; thread-safe.
 #pragma once
 
 #include <cstddef>

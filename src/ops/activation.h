@@ -12,14 +12,16 @@ enum class Activation {
   kGeluTanh,  // "gelu_new", "gelu_pytorch_tanh", "gelu_fast"
   kQuickGelu,
   kRelu,
-  kRelu2,     // relu(x)^2
+  kRelu2,  // relu(x)^2
   kSigmoid,
   kTanh,
 };
 
-// All inputs of one op have one shape [num_tokens, width] (any row stride); results are contiguous fp32.
+// All inputs of one op have one shape [num_tokens, width] (any row stride); results are contiguous
+// fp32.
 Value Activate(Tape& tape, Activation activation, const Value& x);
-Value GatedActivate(Tape& tape, Activation activation, const Value& gate, const Value& up);  // act(gate) * up
+Value GatedActivate(Tape& tape, Activation activation, const Value& gate,
+                    const Value& up);  // act(gate) * up
 Value Multiply(Tape& tape, const Value& a, const Value& b);
 Value Scale(Tape& tape, const Value& x, float factor);
 Value SoftCap(Tape& tape, const Value& x, float cap);  // cap * tanh(x / cap)

@@ -1,4 +1,5 @@
-// Which kernel table runs: chosen once per load from the machine profile, never from CPUID. Thread-safe.
+// Which kernel table runs: chosen once per load from the machine profile, never from CPUID.
+// Thread-safe.
 #pragma once
 
 #include <string_view>

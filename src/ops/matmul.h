@@ -1,4 +1,5 @@
-// Matrix products with weights. Not for attention scores. Records on the tape; family code's thread only.
+// Matrix products with weights. Not for attention scores. Records on the tape; family code's thread
+// only.
 #pragma once
 
 #include <span>
@@ -7,8 +8,8 @@
 
 namespace tenon {
 
-// One weight matrix as it is held: [rows, cols], rows contiguous, any float DType incl. blocks. Ops keep the
-// address of a MatrixRef, so it lives as long as the tape; `data` is null on meta.
+// One weight matrix as it is held: [rows, cols], rows contiguous, any float DType incl. blocks. Ops
+// keep the address of a MatrixRef, so it lives as long as the tape; `data` is null on meta.
 struct MatrixRef {
   const std::byte* data = nullptr;
   DType dtype = DType::kF32;
@@ -18,15 +19,17 @@ struct MatrixRef {
   const float* bias = nullptr;  // [rows] or null
 };
 
-// x [num_tokens, cols] times each segment's transpose, side by side: [num_tokens, sum of rows], fp32.
-// Segments share the input; they may differ in dtype.
+// x [num_tokens, cols] times each segment's transpose, side by side: [num_tokens, sum of rows],
+// fp32. Segments share the input; they may differ in dtype.
 Value Matmul(Tape& tape, std::span<const MatrixRef> segments, const Value& x);
 
-// Rows of a table: ids [num_tokens] -> [num_tokens, cols] fp32, times scale. Ids are in range (the engine
-// checked them). `ids` is read when the tape runs.
-Value Embed(Tape& tape, const MatrixRef& table, const int32_t* ids, int64_t num_tokens, float scale = 1.0f);
+// Rows of a table: ids [num_tokens] -> [num_tokens, cols] fp32, times scale. Ids are in range (the
+// engine checked them). `ids` is read when the tape runs.
+Value Embed(Tape& tape, const MatrixRef& table, const int32_t* ids, int64_t num_tokens,
+            float scale = 1.0f);
 
-// Rows `rows[0..count)` of x [num_tokens, width] -> [count, width]. `rows` is read when the tape runs.
+// Rows `rows[0..count)` of x [num_tokens, width] -> [count, width]. `rows` is read when the tape
+// runs.
 Value GatherRows(Tape& tape, const Value& x, const int32_t* rows, int64_t count);
 
 }  // namespace tenon

@@ -1,5 +1,6 @@
-// Mixture of experts: routing (scores, top-k, weights) and the experts' gated MLPs. No result reaches family code:
-// the chosen experts stay inside the tape. Records on the tape; family code's thread only.
+// Mixture of experts: routing (scores, top-k, weights) and the experts' gated MLPs. No result
+// reaches family code: the chosen experts stay inside the tape. Records on the tape; family code's
+// thread only.
 #pragma once
 
 #include <span>
@@ -15,16 +16,17 @@ struct RoutingSpec {
   enum class GroupScore { kMax, kSumOfTop2 };
   int experts = 0;
   int top_k = 0;
-  Scoring scoring = Scoring::kSoftmax;   // over all experts, before the choice
-  bool softmax_of_chosen = false;        // scores are the raw logits; weights are the softmax of the chosen ones
-  bool renormalise = false;              // weights divided by their sum (+ renormalise_eps)
+  Scoring scoring = Scoring::kSoftmax;  // over all experts, before the choice
+  bool softmax_of_chosen =
+      false;  // scores are the raw logits; weights are the softmax of the chosen ones
+  bool renormalise = false;  // weights divided by their sum (+ renormalise_eps)
   float renormalise_eps = 0;
-  float scale = 1;                       // multiplies the weights at the end
-  const float* choice_bias = nullptr;    // [experts]: added for the choice only; null: none
-  int groups = 1;                        // experts / groups per group
-  int kept_groups = 1;                   // groups that may be chosen from
+  float scale = 1;                     // multiplies the weights at the end
+  const float* choice_bias = nullptr;  // [experts]: added for the choice only; null: none
+  int groups = 1;                      // experts / groups per group
+  int kept_groups = 1;                 // groups that may be chosen from
   GroupScore group_score = GroupScore::kMax;
-  float masked_score = 0;                // the choice score of experts outside the kept groups (0 or -infinity)
+  float masked_score = 0;  // the choice score of experts outside the kept groups (0 or -infinity)
 };
 
 struct Routing {
@@ -42,6 +44,7 @@ struct ExpertWeights {
   Activation activation = Activation::kSilu;
 };
 // sum over the chosen: weight * down(act(gate x) * up x). x [num_tokens, hidden] -> the same shape.
-Value ApplyExperts(Tape& tape, const ExpertWeights& experts, const Routing& routing, const Value& x);
+Value ApplyExperts(Tape& tape, const ExpertWeights& experts, const Routing& routing,
+                   const Value& x);
 
 }  // namespace tenon

@@ -1,5 +1,5 @@
-// Normalisations over the last dimension, alone or with the residual's pending addends in one pass. Records on
-// the tape; family code's thread only.
+// Normalisations over the last dimension, alone or with the residual's pending addends in one pass.
+// Records on the tape; family code's thread only.
 #pragma once
 
 #include <span>
@@ -16,7 +16,7 @@ struct NormWeights {
   const float* weight = nullptr;  // [width]; null: no scale
   const float* bias = nullptr;    // [width]; null: none
   float eps = 0;
-  float weight_offset = 0;        // 1 where the container stores w of (1 + w)
+  float weight_offset = 0;  // 1 where the container stores w of (1 + w)
 };
 
 inline constexpr size_t kMaxAddends = 4;
@@ -32,13 +32,15 @@ struct NormedSum {
   Value normed;  // norm of it
 };
 // x [num_tokens, width] and at most kMaxAddends addends of its shape.
-NormedSum AddNorm(Tape& tape, const NormWeights& weights, const Value& x, std::span<const Value> addends);
+NormedSum AddNorm(Tape& tape, const NormWeights& weights, const Value& x,
+                  std::span<const Value> addends);
 
 // x + addends, without a norm.
 Value Add(Tape& tape, const Value& x, std::span<const Value> addends);
 
 // RMS norm over groups of `group` columns of x * silu(gate) (Mamba-2's gated norm; Hugging Face
 // modeling_mamba2.py, MambaRMSNormGated). x, gate [num_tokens, width].
-Value GatedNorm(Tape& tape, const NormWeights& weights, const Value& x, const Value& gate, int64_t group);
+Value GatedNorm(Tape& tape, const NormWeights& weights, const Value& x, const Value& gate,
+                int64_t group);
 
 }  // namespace tenon

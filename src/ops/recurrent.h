@@ -1,17 +1,19 @@
-// Mixers with a fixed-size state per sequence: causal depthwise convolution and Mamba-2's selective scan. The state
-// lives in a cache slot and is updated in place. Records on the tape; family code's thread only.
+// Mixers with a fixed-size state per sequence: causal depthwise convolution and Mamba-2's selective
+// scan. The state lives in a cache slot and is updated in place. Records on the tape; family code's
+// thread only.
 #pragma once
 
 #include "tenon/ops/activation.h"
 
 namespace tenon {
 
-// The rows of one sequence in this step, and its state slot. The engine fills these before each run.
+// The rows of one sequence in this step, and its state slot. The engine fills these before each
+// run.
 struct SequenceRun {
   int32_t begin = 0;  // rows [begin, end) of the step's values, in order of position
   int32_t end = 0;
-  int32_t slot = 0;   // of the state pool
-  bool fresh = false; // no state yet: starts from zero
+  int32_t slot = 0;    // of the state pool
+  bool fresh = false;  // no state yet: starts from zero
 };
 
 // Read when the tape runs.
@@ -20,7 +22,8 @@ struct SequenceRuns {
   const int32_t* count = nullptr;
 };
 
-// A layer's states: slot s is at base + s * slot_bytes. fp32. The base is null on meta.
+// A layer's states: slot s is at base + s * slot_bytes. fp32. The base is null on meta; ops keep
+// the address of the struct and read it when the tape runs.
 struct StatePool {
   std::byte* base = nullptr;
   int64_t slot_bytes = 0;
@@ -34,7 +37,8 @@ struct CausalConvSpec {
   const float* bias = nullptr;    // [channels] or null
   Activation activation = Activation::kNone;
 };
-// x [num_tokens, channels] -> the same shape. State: the last width - 1 rows, [width - 1, channels].
+// x [num_tokens, channels] -> the same shape. State: the last width - 1 rows, [width - 1,
+// channels].
 Value CausalConv(Tape& tape, const CausalConvSpec& spec, const Value& x, const SequenceRuns& runs,
                  const StatePool& state);
 int64_t StateBytesOf(const CausalConvSpec& spec);
@@ -42,13 +46,13 @@ int64_t StateBytesOf(const CausalConvSpec& spec);
 struct SelectiveScanSpec {
   int64_t heads = 0;
   int64_t head_dim = 0;
-  int64_t groups = 0;             // heads / groups share b and c
+  int64_t groups = 0;  // heads / groups share b and c
   int64_t state_size = 0;
-  const float* a_log = nullptr;   // [heads]: the decay is exp(-exp(a_log) * dt)
-  const float* d = nullptr;       // [heads]
-  const float* dt_bias = nullptr; // [heads]
+  const float* a_log = nullptr;    // [heads]: the decay is exp(-exp(a_log) * dt)
+  const float* d = nullptr;        // [heads]
+  const float* dt_bias = nullptr;  // [heads]
   float dt_min = 0;
-  float dt_max = 0;               // may be infinity
+  float dt_max = 0;  // may be infinity
 };
 struct SelectiveScanInput {
   Value x;   // [num_tokens, heads * head_dim]
@@ -56,8 +60,9 @@ struct SelectiveScanInput {
   Value c;   // [num_tokens, groups * state_size]
   Value dt;  // [num_tokens, heads], before bias and softplus
 };
-// h = exp(-exp(a_log) dt) h + dt x b^T; y = h c + d x, with dt = clamp(softplus(dt + dt_bias)). (Dao and Gu 2024, section
-// 6; Hugging Face modeling_mamba2.py.) -> [num_tokens, heads * head_dim]. State: [heads, head_dim, state_size].
+// h = exp(-exp(a_log) dt) h + dt x b^T; y = h c + d x, with dt = clamp(softplus(dt + dt_bias)).
+// (Dao and Gu 2024, section 6; Hugging Face modeling_mamba2.py.) -> [num_tokens, heads * head_dim].
+// State: [heads, head_dim, state_size].
 Value SelectiveScan(Tape& tape, const SelectiveScanSpec& spec, const SelectiveScanInput& input,
                     const SequenceRuns& runs, const StatePool& state);
 int64_t StateBytesOf(const SelectiveScanSpec& spec);

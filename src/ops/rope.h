@@ -1,5 +1,6 @@
-// Rotary position embedding: one table of cosines and sines per step and rope kind, then rotations in place.
-// How frequencies come from a config is config/rope_parameters.h. Records on the tape; family code's thread only.
+// Rotary position embedding: one table of cosines and sines per step and rope kind, then rotations
+// in place. How frequencies come from a config is config/rope_parameters.h. Records on the tape;
+// family code's thread only.
 #pragma once
 
 #include "tenon/ops/tape.h"
@@ -11,21 +12,22 @@ enum class RopePairing {
   kInterleaved,  // (2j, 2j + 1): DeepSeek, Cohere, GPT-J
 };
 
-// Frequencies, one row per regime (sequences whose total length changes the frequencies use different rows;
-// most ropes have one row). Read when the tape runs.
+// Frequencies, one row per regime (sequences whose total length changes the frequencies use
+// different rows; most ropes have one row). Read when the tape runs.
 struct RopeFrequencyTable {
-  const float* inv_freq = nullptr;           // [regimes, rotary_dim / 2]
-  const float* attention_factor = nullptr;   // [regimes]: multiplies cosines and sines
+  const float* inv_freq = nullptr;          // [regimes, rotary_dim / 2]
+  const float* attention_factor = nullptr;  // [regimes]: multiplies cosines and sines
   int64_t rotary_dim = 0;
 };
 
-// positions [num_tokens], regimes [num_tokens] or null (all 0) -> [num_tokens, rotary_dim]: the cosines of the
-// rotary_dim / 2 angles, then their sines, fp32. Angles are position * inv_freq in fp32 as Hugging Face has them.
-Value RopeAngles(Tape& tape, const RopeFrequencyTable& table, const int32_t* positions, const int32_t* regimes,
-                 int64_t num_tokens);
+// positions [num_tokens], regimes [num_tokens] or null (all 0) -> [num_tokens, rotary_dim]: the
+// cosines of the rotary_dim / 2 angles, then their sines, fp32. Angles are position * inv_freq in
+// fp32 as Hugging Face has them.
+Value RopeAngles(Tape& tape, const RopeFrequencyTable& table, const int32_t* positions,
+                 const int32_t* regimes, int64_t num_tokens);
 
-// Rotates the first rotary_dim columns of each head of x [num_tokens, heads, head_dim] in place. A rank-2 x
-// [num_tokens, head_dim] is one head.
+// Rotates the first rotary_dim columns of each head of x [num_tokens, heads, head_dim] in place. A
+// rank-2 x [num_tokens, head_dim] is one head.
 void Rope(Tape& tape, const Value& x, const Value& angles, RopePairing pairing);
 
 }  // namespace tenon

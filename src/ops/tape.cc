@@ -43,8 +43,8 @@ int32_t Tape::ResourceTarget(ResourceKey key) {
   return ~static_cast<int32_t>(it - resources_.begin());
 }
 
-// A meeting separates a record from an earlier one of the same epoch when one of them writes what the other touches.
-// Private values need none: a thread only ever sees its own copy.
+// A meeting separates a record from an earlier one of the same epoch when one of them writes what
+// the other touches. Private values need none: a thread only ever sees its own copy.
 void Tape::PlaceMeetings() {
   struct State {
     int read_epoch = -1;
@@ -53,7 +53,8 @@ void Tape::PlaceMeetings() {
   std::vector<State> buffers(buffers_.size());
   std::vector<State> resources(resources_.size());
   const auto state_of = [&](int32_t target) -> State& {
-    return target >= 0 ? buffers[static_cast<size_t>(target)] : resources[static_cast<size_t>(~target)];
+    return target >= 0 ? buffers[static_cast<size_t>(target)]
+                       : resources[static_cast<size_t>(~target)];
   };
   const auto is_private = [&](int32_t target) {
     return target >= 0 && buffers_[static_cast<size_t>(target)].is_private;
@@ -67,7 +68,8 @@ void Tape::PlaceMeetings() {
     for (size_t i = begin; i < next; ++i) {
       const Access& access = accesses_[i];
       if (is_private(access.target)) continue;
-      TN_CHECK(!access.writes || !records_[r].work.everyone, "work done by everyone writes private values only");
+      TN_CHECK(!access.writes || !records_[r].work.everyone,
+               "work done by everyone writes private values only");
       const State& state = state_of(access.target);
       meet |= state.write_epoch == epoch || (access.writes && state.read_epoch == epoch);
     }
@@ -90,17 +92,18 @@ void Tape::PlaceMeetings() {
   }
 }
 
-// First fit by decreasing size. Two buffers may share bytes when a meeting lies between their lives, so sharing
-// never adds a meeting.
+// First fit by decreasing size. Two buffers may share bytes when a meeting lies between their
+// lives, so sharing never adds a meeting.
 void Tape::PlaceBuffers(int threads) {
   std::vector<size_t> order;
   for (size_t i = 0; i < buffers_.size(); ++i) {
     if (buffers_[i].first_epoch >= 0) order.push_back(i);
   }
-  const auto size_of = [&](const BufferInfo& b) { return b.is_private ? b.bytes * threads : b.bytes; };
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return size_of(buffers_[a]) > size_of(buffers_[b]);
-  });
+  const auto size_of = [&](const BufferInfo& b) {
+    return b.is_private ? b.bytes * threads : b.bytes;
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return size_of(buffers_[a]) > size_of(buffers_[b]); });
   std::vector<const BufferInfo*> placed;  // by offset
   for (const size_t index : order) {
     BufferInfo& buffer = buffers_[index];
@@ -115,7 +118,9 @@ void Tape::PlaceBuffers(int threads) {
     buffer.offset = offset;
     arena_bytes_ = std::max(arena_bytes_, offset + size_of(buffer));
     placed.insert(std::upper_bound(placed.begin(), placed.end(), &buffer,
-                                   [](const BufferInfo* a, const BufferInfo* b) { return a->offset < b->offset; }),
+                                   [](const BufferInfo* a, const BufferInfo* b) {
+                                     return a->offset < b->offset;
+                                   }),
                   &buffer);
   }
 }
@@ -135,8 +140,8 @@ void Tape::Seal(int threads) {
 }
 
 int Tape::meetings() const {
-  return static_cast<int>(
-      std::count_if(records_.begin(), records_.end(), [](const Record& r) { return r.meet_before; }));
+  return static_cast<int>(std::count_if(records_.begin(), records_.end(),
+                                        [](const Record& r) { return r.meet_before; }));
 }
 
 void Tape::Bind(std::byte* arena, std::byte* scratch) {
@@ -145,7 +150,8 @@ void Tape::Bind(std::byte* arena, std::byte* scratch) {
   scratch_ = scratch;
   for (const Patch& patch : patches_) {
     const BufferInfo& buffer = buffers_[static_cast<size_t>(patch.buffer)];
-    const Operand operand{arena + buffer.offset + patch.offset, buffer.is_private ? buffer.bytes : 0};
+    const Operand operand{arena + buffer.offset + patch.offset,
+                          buffer.is_private ? buffer.bytes : 0};
     Record& record = records_[static_cast<size_t>(patch.record)];
     std::memcpy(record.args.data() + patch.args_offset, &operand, sizeof operand);
   }

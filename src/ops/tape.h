@@ -1,8 +1,9 @@
-// The step tape: ops append fixed-size records while family code runs on one thread; Seal works out where the
-// threads must meet and where each buffer lives; a team then executes the records as often as wanted. A tape is
-// reused while shapes stay the same: what changes from step to step is read through fixed addresses (layout).
-// In shape mode (the plan) a tape is recorded and sealed but never bound or run: no weight needs bytes.
-// Not an optimiser: records run in the order of recording. Not thread-safe; Run uses the team's threads.
+// The step tape: ops append fixed-size records while family code runs on one thread; Seal works out
+// where the threads must meet and where each buffer lives; a team then executes the records as
+// often as wanted. A tape is reused while shapes stay the same: what changes from step to step is
+// read through fixed addresses (layout). In shape mode (the plan) a tape is recorded and sealed but
+// never bound or run: no weight needs bytes. Not an optimiser: records run in the order of
+// recording. Not thread-safe; Run uses the team's threads.
 #pragma once
 
 #include <array>
@@ -25,8 +26,9 @@ namespace tenon {
 
 struct KernelTable;  // kernels/table.h, private to ops and attention
 
-// Where a record finds one operand. Shared operands have one address; private ones a copy per thread, so that
-// small row work (a norm of one token) is done by every thread for itself, without a meeting.
+// Where a record finds one operand. Shared operands have one address; private ones a copy per
+// thread, so that small row work (a norm of one token) is done by every thread for itself, without
+// a meeting.
 struct Operand {
   std::byte* base = nullptr;   // of thread 0; null until the tape is bound
   int64_t private_stride = 0;  // bytes between the threads' copies; 0: shared
@@ -41,15 +43,16 @@ struct Operand {
 struct RunContext {
   int thread = 0;
   int threads = 1;
-  std::byte* scratch = nullptr;  // this thread's, as many bytes as the record asked for, 64-byte aligned
+  std::byte* scratch =
+      nullptr;  // this thread's, as many bytes as the record asked for, 64-byte aligned
 };
 
 // How a record is shared out over the team.
 struct Work {
-  int64_t items = 1;            // [0, items) is cut into ranges
-  int64_t grain = 1;            // items taken at a time
-  bool everyone = false;        // each thread does all of it, writing private values only
-  int64_t scratch_bytes = 0;    // per thread
+  int64_t items = 1;          // [0, items) is cut into ranges
+  int64_t grain = 1;          // items taken at a time
+  bool everyone = false;      // each thread does all of it, writing private values only
+  int64_t scratch_bytes = 0;  // per thread
 };
 
 // Identity of something outside the tape that records change: a cache pool, a state slot array.
@@ -67,8 +70,9 @@ class Tape {
 
   const KernelTable& kernels() const { return *kernels_; }
 
-  // --- recording -------------------------------------------------------------------------------------------
-  // A new shared value, or one with a private copy per thread.
+  // --- recording
+  // ------------------------------------------------------------------------------------------- A
+  // new shared value, or one with a private copy per thread.
   Value NewValue(DType dtype, const Shape& shape) { return NewBuffer(dtype, shape, false); }
   Value NewPrivateValue(DType dtype, const Shape& shape) { return NewBuffer(dtype, shape, true); }
   bool IsPrivate(const Value& value) const;
@@ -78,23 +82,26 @@ class Tape {
 
   // A run of `kernel`-like work. Used through RecordBuilder below.
   struct Record {
-    void (*run)(const std::byte* args, const RunContext& context, int64_t begin, int64_t end) = nullptr;
+    void (*run)(const std::byte* args, const RunContext& context, int64_t begin,
+                int64_t end) = nullptr;
     alignas(16) std::array<std::byte, kArgsBytes> args{};
     Work work;
-    bool meet_before = false;      // set by Seal
-    const char* op = "";           // "matmul": for profiles and taps
-    const char* kernel = "";       // "reference/matmul": for the plan and the dispatch counters
-    const char* scope = "";        // path of the recording module, kept by the tape
+    bool meet_before = false;  // set by Seal
+    const char* op = "";       // "matmul": for profiles and taps
+    const char* kernel = "";   // "reference/matmul": for the plan and the dispatch counters
+    const char* scope = "";    // path of the recording module, kept by the tape
   };
 
-  // Names the module whose ops are recorded next; restored by the caller. Returns the previous scope.
+  // Names the module whose ops are recorded next; restored by the caller. Returns the previous
+  // scope.
   const char* SetScope(const char* scope) { return std::exchange(scope_, scope); }
 
-  // --- after recording ---------------------------------------------------------------------------------------
-  // Places meetings and buffers for a team of `threads`. Once.
+  // --- after recording
+  // --------------------------------------------------------------------------------------- Places
+  // meetings and buffers for a team of `threads`. Once.
   void Seal(int threads);
   bool sealed() const { return sealed_; }
-  int64_t arena_bytes() const { return arena_bytes_; }      // of all buffers, private copies included
+  int64_t arena_bytes() const { return arena_bytes_; }  // of all buffers, private copies included
   int64_t scratch_bytes() const { return scratch_bytes_; }  // of all threads
   int meetings() const;
   std::span<const Record> records() const { return records_; }
@@ -121,9 +128,10 @@ class Tape {
     bool kept = false;
     int first_epoch = -1;  // between which meetings it lives
     int last_epoch = -1;
-    int64_t offset = 0;    // in the arena
+    int64_t offset = 0;  // in the arena
   };
-  // One access of a record to a buffer (>= 0) or to an outside resource (< 0: ~index into resources_).
+  // One access of a record to a buffer (>= 0) or to an outside resource (< 0: ~index into
+  // resources_).
   struct Access {
     int32_t record = 0;
     int32_t target = 0;
@@ -161,14 +169,15 @@ class Tape {
   std::unique_ptr<std::atomic<int64_t>[]> claimed_;  // [records]: items handed out so far
 };
 
-// Fills one record: typed arguments, operands by value, outside resources; then Commit. `Args` is plain data of
-// at most Tape::kArgsBytes, its Operand members are filled by Read and Write.
+// Fills one record: typed arguments, operands by value, outside resources; then Commit. `Args` is
+// plain data of at most Tape::kArgsBytes, its Operand members are filled by Read and Write.
 template <typename Args>
 class RecordBuilder {
   static_assert(std::is_trivially_copyable_v<Args> && sizeof(Args) <= Tape::kArgsBytes);
 
  public:
-  using Function = void (*)(const Args& args, const RunContext& context, int64_t begin, int64_t end);
+  using Function = void (*)(const Args& args, const RunContext& context, int64_t begin,
+                            int64_t end);
 
   RecordBuilder(Tape& tape, const char* op, const char* kernel) : tape_(tape) {
     record_.op = op;
@@ -177,15 +186,29 @@ class RecordBuilder {
   }
   Args& args() { return args_; }
 
-  RecordBuilder& Read(Operand Args::*member, const Value& value) { return Add(member, value, false); }
-  RecordBuilder& Write(Operand Args::*member, const Value& value) { return Add(member, value, true); }
+  RecordBuilder& Read(Operand Args::*member, const Value& value) {
+    return Add(member, value, false);
+  }
+  RecordBuilder& Write(Operand Args::*member, const Value& value) {
+    return Add(member, value, true);
+  }
   // Both: the op works in place.
-  RecordBuilder& Update(Operand Args::*member, const Value& value) { return Add(member, value, true); }
-  RecordBuilder& ReadResource(ResourceKey key) { return AddTarget(tape_.ResourceTarget(key), false); }
-  RecordBuilder& WriteResource(ResourceKey key) { return AddTarget(tape_.ResourceTarget(key), true); }
+  RecordBuilder& Update(Operand Args::*member, const Value& value) {
+    return Add(member, value, true);
+  }
+  RecordBuilder& ReadResource(ResourceKey key) {
+    return AddTarget(tape_.ResourceTarget(key), false);
+  }
+  RecordBuilder& WriteResource(ResourceKey key) {
+    return AddTarget(tape_.ResourceTarget(key), true);
+  }
   // An operand member of an array: `args().addends[i]`.
-  RecordBuilder& ReadInto(Operand& operand, const Value& value) { return AddAt(operand, value, false); }
-  RecordBuilder& WriteInto(Operand& operand, const Value& value) { return AddAt(operand, value, true); }
+  RecordBuilder& ReadInto(Operand& operand, const Value& value) {
+    return AddAt(operand, value, false);
+  }
+  RecordBuilder& WriteInto(Operand& operand, const Value& value) {
+    return AddAt(operand, value, true);
+  }
 
   template <Function kFunction>
   void Commit(const Work& work) {
@@ -204,8 +227,10 @@ class RecordBuilder {
   }
   RecordBuilder& AddAt(Operand& operand, const Value& value, bool writes) {
     TN_CHECK(!value.empty(), "an operand needs a value of this tape");
-    const auto at = reinterpret_cast<const std::byte*>(&operand) - reinterpret_cast<const std::byte*>(&args_);
-    tape_.patches_.push_back({Index(), static_cast<int32_t>(at), value.buffer(), value.offset_bytes()});
+    const auto at =
+        reinterpret_cast<const std::byte*>(&operand) - reinterpret_cast<const std::byte*>(&args_);
+    tape_.patches_.push_back(
+        {Index(), static_cast<int32_t>(at), value.buffer(), value.offset_bytes()});
     return AddTarget(value.buffer(), writes);
   }
   RecordBuilder& AddTarget(int32_t target, bool writes) {

@@ -1,6 +1,7 @@
-// Value: an activation of the step that is being recorded: dtype, shape and strides, and the tape buffer it lives
-// in. It has no address until the tape is sealed, so family code can neither read nor write it; it passes
-// values from op to op. A value in the C++ sense: copy freely; it is valid for the tape that made it.
+// Value: an activation of the step that is being recorded: dtype, shape and strides, and the tape
+// buffer it lives in. It has no address until the tape is sealed, so family code can neither read
+// nor write it; it passes values from op to op. A value in the C++ sense: copy freely; it is valid
+// for the tape that made it.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,8 @@ class Value {
 
   // Columns, rows or heads [begin, end) of dimension `dim`: the same buffer, no copy.
   Value Slice(int dim, int64_t begin, int64_t end) const;
-  // The last dimension cut in two: [rows, heads * head_dim] -> [rows, heads, head_dim]. No copy, any row stride.
+  // The last dimension cut in two: [rows, heads * head_dim] -> [rows, heads, head_dim]. No copy,
+  // any row stride.
   Value SplitLast(int64_t outer, int64_t inner) const;
   // The last two dimensions made one; they must be adjacent in memory.
   Value MergeLast() const;

@@ -1,0 +1,103 @@
+#include "tenon/modules/attention.h"
+
+#include <fmt/format.h>
+
+namespace tenon {
+namespace {
+
+// "3", then "3_0", "3_1": several attentions of one layer index (decoder self and cross) stay
+// apart.
+void RegisterAttention(LoadContext& context, int layer, AttentionCore* core) {
+  std::string key = std::to_string(layer);
+  for (int suffix = 0; context.attention_layers.contains(key); ++suffix) {
+    key = fmt::format("{}_{}", layer, suffix);
+  }
+  context.attention_layers.emplace(key, core);
+}
+
+}  // namespace
+
+AttentionCore::AttentionCore(const Scope& scope, const AttentionSpec& spec)
+    : Module(scope), spec_(spec) {
+  spec_.kv_dtype = scope.context().options.kv_dtype.value;
+  RegisterAttention(scope.context(), spec.layer, this);
+}
+
+void AttentionCore::SelectAttention(LoadContext& context) {
+  const Sourced<std::string>& wanted = context.options.attention_backend;
+  choice_ = SelectBackend(wanted, spec_, context.machine, *context.backends);
+  if (choice_.backend == nullptr) {
+    for (const std::string& refusal : choice_.RefusalTexts())
+      context.Error(path() + ": " + refusal);
+    return;
+  }
+  backend_ = choice_.backend;
+  context.Record({.field = "attention.backend",
+                  .requested = wanted.value,
+                  .resolved = std::string(backend_->name()),
+                  .by = "attention selector",
+                  .why = choice_.Why(),
+                  .layer = spec_.layer});
+  if (spec_.mla) {
+    mla_layer_ = backend_->CreateMlaLayer(spec_);
+  } else {
+    layer_ = backend_->CreateLayer(spec_);
+  }
+  if (spec_.kind == AttentionKind::kEncoder)
+    return;  // attends this step's rows: nothing to remember
+  CacheSpec cache;
+  cache.kind = spec_.kind == AttentionKind::kCross ? CacheKind::kCross : CacheKind::kPagedRows;
+  cache.layer = spec_.layer;
+  cache.row_bytes = spec_.CachedWidth() * RowBytes(spec_.kv_dtype, 1);
+  cache.dtype = spec_.kv_dtype;
+  cache.layout = spec_.mla ? KvLayout::kRow : backend_->layout();
+  cache.window = spec_.window;
+  context.caches.push_back({cache, &cache_});
+}
+
+AttentionCall AttentionCore::CallFor(Forward& pass) const {
+  AttentionCall call;
+  call.layout = &pass.layout();
+  call.plan = pass.plans().Find(*backend_, cache_.group);
+  call.cache = spec_.kind == AttentionKind::kEncoder ? nullptr : &cache_;
+  return call;
+}
+
+Value AttentionCore::Run(Forward& pass, const QkvView& qkv) const {
+  return layer_->Run(pass.tape(), qkv, CallFor(pass));
+}
+
+SelfAttention::SelfAttention(const Scope& scope, const SelfAttentionOptions& o)
+    : rope_(o.rope),
+      pairing_(o.pairing),
+      core_(scope, o.spec),
+      qkv_(scope, "qkv_proj", o.hidden,
+           {{o.q, o.spec.heads * o.spec.head_dim, o.qkv_bias},
+            {o.k, o.spec.kv_heads * o.spec.head_dim, o.qkv_bias},
+            {o.v, o.spec.kv_heads * o.spec.v_head_dim, o.qkv_bias}}),
+      o_(scope / o.o, o.spec.heads * o.spec.v_head_dim, o.hidden, o.o_bias) {
+  if (o.head_norm) {
+    q_norm_.emplace(scope / o.q_norm, *o.head_norm);
+    k_norm_.emplace(scope / o.k_norm, *o.head_norm);
+  }
+}
+
+Value SelfAttention::operator()(Forward& pass, const Value& x) const {
+  const AttentionSpec& spec = core_.spec();
+  const Value qkv = qkv_(pass, x);
+  const QkvView view{qkv_.SegmentOf(qkv, 0).SplitLast(spec.heads, spec.head_dim),
+                     qkv_.SegmentOf(qkv, 1).SplitLast(spec.kv_heads, spec.head_dim),
+                     qkv_.SegmentOf(qkv, 2).SplitLast(spec.kv_heads, spec.v_head_dim)};
+  if (q_norm_) {
+    q_norm_->InPlace(pass, view.q);
+    k_norm_->InPlace(pass, view.k);
+  }
+  if (rope_ != nullptr) {
+    const Value angles = pass.Angles(*rope_);
+    Rope(pass.tape(), view.q, angles, pairing_);
+    Rope(pass.tape(), view.k, angles, pairing_);
+  }
+  return o_(pass, core_.Run(pass, view));
+}
+
+}  // namespace tenon

@@ -1,0 +1,58 @@
+#include "tenon/modules/embedding.h"
+
+namespace tenon {
+
+Embedding::Embedding(const Scope& scope, int64_t rows, int64_t width) : Module(scope) {
+  table_.rows = rows;
+  table_.cols = width;
+}
+
+void Embedding::CreateWeights(LoadContext& context) {
+  table_ = MetaMatrixOf(AddParameter(context, path() + ".weight", {table_.rows, table_.cols},
+                                     Parameter::Form::kAsStored));
+}
+
+void Embedding::LinkWeights() { table_ = MatrixOf(parameters_[0]); }
+
+LmHead::LmHead(const Scope& scope, const Embedding& embedding, bool tied, bool has_bias)
+    : Module(scope), embedding_(embedding), tied_(tied), has_bias_(has_bias) {
+  matrix_.rows = embedding.table().rows;
+  matrix_.cols = embedding.table().cols;
+}
+
+void LmHead::CreateWeights(LoadContext& context) {
+  const std::string name = path() + ".weight";
+  const bool present = context.index == nullptr ? !tied_ : context.index->Find(name) != nullptr;
+  if (present) {
+    matrix_ = MetaMatrixOf(
+        AddParameter(context, name, {matrix_.rows, matrix_.cols}, Parameter::Form::kAsStored));
+    if (tied_) {
+      context.Record({.field = "lm_head",
+                      .requested = "tied",
+                      .resolved = "own",
+                      .by = "weights",
+                      .why = name + " is in the checkpoint, so it is used as it is"});
+    }
+  } else if (tied_) {
+    shared_ = true;
+    matrix_ = embedding_.table();
+  } else {
+    context.Error(name +
+                  ": absent, and the config says tie_word_embeddings = false; fix: a complete "
+                  "checkpoint, or tie_word_embeddings = true in config.json");
+  }
+  if (has_bias_) AddParameter(context, path() + ".bias", {matrix_.rows}, Parameter::Form::kFloat32);
+}
+
+void LmHead::LinkWeights() {
+  matrix_ = shared_ ? embedding_.table() : MatrixOf(parameters_[0]);
+  if (has_bias_) matrix_.bias = parameters_[shared_ ? 0 : 1].floats();
+}
+
+Value LogitRows(Forward& pass, const Value& x) {
+  const StepLayout& layout = pass.layout();
+  if (layout.num_logit_rows == layout.num_tokens) return x;
+  return GatherRows(pass.tape(), x, layout.logit_rows, layout.num_logit_rows);
+}
+
+}  // namespace tenon

@@ -1,0 +1,49 @@
+// Embedding (token ids to rows) and LmHead (rows to logits, its own matrix or the embedding's). Not
+// thread-safe while recording.
+#pragma once
+
+#include "tenon/modules/linear.h"
+
+namespace tenon {
+
+class Embedding : public Module {
+ public:
+  Embedding(const Scope& scope, int64_t rows, int64_t width);
+  void CreateWeights(LoadContext& context) override;
+  void LinkWeights() override;
+
+  // ids [num_tokens] -> [num_tokens, width] fp32, times scale.
+  Value operator()(Forward& pass, const int32_t* ids, float scale = 1.0f) const {
+    return Embed(pass.tape(), table_, ids, pass.num_tokens(), scale);
+  }
+  const MatrixRef& table() const { return table_; }
+
+ private:
+  MatrixRef table_;
+};
+
+// Rule (DESIGN section 5): present in the file -> its own parameter, whatever the config says;
+// absent and tied -> the embedding's; absent and untied -> an error.
+class LmHead : public Module {
+ public:
+  LmHead(const Scope& scope, const Embedding& embedding, bool tied, bool has_bias = false);
+  void CreateWeights(LoadContext& context) override;
+  void LinkWeights() override;
+
+  // x [num_logit_rows, hidden] -> [num_logit_rows, vocab] fp32.
+  Value operator()(Forward& pass, const Value& x) const {
+    return Matmul(pass.tape(), {&matrix_, 1}, x);
+  }
+
+ private:
+  const Embedding& embedding_;
+  bool tied_;
+  bool has_bias_;
+  bool shared_ = false;
+  MatrixRef matrix_;
+};
+
+// The rows whose logits are wanted, of x [num_tokens, hidden]; x itself when all are.
+Value LogitRows(Forward& pass, const Value& x);
+
+}  // namespace tenon

@@ -1,0 +1,49 @@
+// Linear: one or several weight matrices that share an input (fused q/k/v, gate/up), as ordered
+// segments: each may be stored in another format, and quantisation keys, adapters and tensor
+// parallelism address them one by one. Not thread-safe while recording.
+#pragma once
+
+#include "tenon/modules/forward.h"
+#include "tenon/modules/module.h"
+
+namespace tenon {
+
+// One checkpoint tensor inside a linear layer.
+struct Segment {
+  std::string name;  // "k_proj": the last part of its path
+  int64_t rows = 0;
+  bool has_bias = false;
+};
+
+class Linear : public Module {
+ public:
+  // One matrix under the scope's own name.
+  Linear(const Scope& scope, int64_t in, int64_t out, bool has_bias = false);
+  // Several matrices, children of `parent`.
+  Linear(const Scope& parent, std::string_view fused_name, int64_t in,
+         std::vector<Segment> segments);
+
+  void CreateWeights(LoadContext& context) override;
+  void LinkWeights() override;
+
+  // x [num_tokens, in] -> [num_tokens, sum of rows], fp32.
+  Value operator()(Forward& pass, const Value& x) const {
+    return Matmul(pass.tape(), matrices_, x);
+  }
+  // The columns of segment i in the result of operator().
+  Value SegmentOf(const Value& result, size_t i) const;
+
+  const std::vector<Segment>& segments() const { return segments_; }
+  std::span<const MatrixRef> matrices() const { return matrices_; }
+  int64_t in() const { return in_; }
+
+ private:
+  std::string PathOf(const Segment& segment) const;
+
+  int64_t in_;
+  std::vector<Segment> segments_;
+  std::string prefix_;               // of the segments' paths, with its dot
+  std::vector<MatrixRef> matrices_;  // [segments]; sized at construction, so addresses are stable
+};
+
+}  // namespace tenon

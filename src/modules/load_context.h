@@ -1,0 +1,80 @@
+// LoadContext: what construction reads and collects: options and tables in, modules, errors,
+// decisions, cache and rope declarations out. Scope: a path in the checkpoint plus the context.
+// Constructors neither throw nor return a Status: they leave errors here and all are reported
+// together. One per load; not thread-safe.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tenon/attention/selector.h"
+#include "tenon/base/ledger.h"
+#include "tenon/base/machine_profile.h"
+#include "tenon/cache/cache_spec.h"
+#include "tenon/checkpoint/tensor_index.h"
+
+namespace tenon {
+
+class AttentionCore;
+class Module;
+class RopeTable;
+
+// The choices that construction needs, each with its origin.
+struct ConstructionOptions {
+  Sourced<std::string> attention_backend = {"auto", {}};
+  Sourced<DType> kv_dtype = {DType::kF32, {}};
+  int64_t mla_context_chunk = 4096;  // cached latent rows expanded at a time in an MLA prefill
+};
+
+// One layer's declared cache and the address that its ops read when a tape runs.
+struct DeclaredCache {
+  CacheSpec spec;
+  LayerCache* cache = nullptr;
+};
+
+struct LoadContext {
+  // In.
+  ConstructionOptions options;
+  MachineProfile machine;
+  const BackendTable* backends = nullptr;
+  const TensorIndex* index = nullptr;  // null: a config without weights (what-if)
+  DType default_dtype = DType::kBF16;  // of weights when there is no index
+  Container container = Container::kHuggingFace;
+
+  // Out.
+  Ledger ledger;
+  std::vector<std::string> errors;
+  std::vector<Module*> modules;  // tree order: a parent before its children
+  std::map<std::string, AttentionCore*> attention_layers;  // key "3"; "3_0", "3_1" on collision
+  std::vector<DeclaredCache> caches;
+  std::vector<RopeTable*> ropes;
+
+  void Error(std::string text) { errors.push_back(std::move(text)); }
+  // Collects the refusal of a decision that needed consent.
+  void Record(Decision decision);
+  // All errors in one Status (kRefused), OK when there are none.
+  Status Errors() const;
+};
+
+class Scope {
+ public:
+  Scope(LoadContext& context, std::string path) : context_(&context), path_(std::move(path)) {}
+  Scope operator/(std::string_view name) const;
+  Scope operator/(int64_t index) const { return *this / std::to_string(index); }
+  const std::string& path() const { return path_; }
+  // The last part of the path.
+  std::string_view name() const;
+  Scope Parent() const;
+  LoadContext& context() const { return *context_; }
+  void Error(const std::string& what) const { context_->Error(path_ + ": " + what); }
+
+ private:
+  LoadContext* context_;
+  std::string path_;
+};
+
+}  // namespace tenon

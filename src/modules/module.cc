@@ -1,0 +1,112 @@
+#include "tenon/modules/module.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "tenon/base/text.h"
+#include "tenon/numeric/decode.h"
+
+namespace tenon {
+
+void LoadContext::Record(Decision decision) {
+  const Status status = ledger.Record(std::move(decision));
+  if (!status.ok()) Error(status.message());
+}
+
+Status LoadContext::Errors() const {
+  if (errors.empty()) return {};
+  if (errors.size() == 1) return Refused(errors[0]);
+  // A wrong config makes hundreds of equal complaints; the first ones tell the story.
+  constexpr size_t kShown = 12;
+  std::string text = fmt::format("{} problems:", errors.size());
+  for (size_t i = 0; i < errors.size() && i < kShown; ++i) text += "\n  " + errors[i];
+  if (errors.size() > kShown) text += fmt::format("\n  and {} more", errors.size() - kShown);
+  return Refused(text);
+}
+
+Scope Scope::operator/(std::string_view name) const {
+  if (path_.empty()) return {*context_, std::string(name)};
+  return {*context_, fmt::format("{}.{}", path_, name)};
+}
+
+std::string_view Scope::name() const {
+  return std::string_view(path_).substr(path_.rfind('.') + 1);
+}
+
+Scope Scope::Parent() const {
+  const size_t dot = path_.rfind('.');
+  return {*context_, dot == std::string::npos ? std::string() : path_.substr(0, dot)};
+}
+
+bool Parameter::Declare(LoadContext& context) {
+  if (context.index == nullptr) {
+    stored_dtype_ = context.default_dtype;
+    return true;
+  }
+  source_ = context.index->Find(path_);
+  if (source_ == nullptr) {
+    const std::vector<std::string> near = context.index->NearNames(path_);
+    context.Error(fmt::format("{}: the checkpoint has no such tensor{}", path_,
+                              near.empty() ? "" : "; nearest: " + Join(near, ", ")));
+    return false;
+  }
+  context.index->MarkUsed(*source_);
+  stored_dtype_ = source_->dtype;
+  if (!source_->unsupported.empty()) {
+    context.Error(path_ + ": " + source_->unsupported);
+    return false;
+  }
+  // A vector may come as [1, n] or a convolution as [c, 1, k]: the same numbers in the same order.
+  if (source_->shape.elements() != shape_.elements() || source_->shape.dim(-1) != shape_.dim(-1)) {
+    context.Error(fmt::format("{}: shape {} in the checkpoint, the config says {}", path_,
+                              source_->shape.Text(), shape_.Text()));
+    return false;
+  }
+  if (!InfoOf(stored_dtype_).is_float) {
+    context.Error(fmt::format("{}: stored as {}, allowed: floats and GGUF blocks", path_,
+                              NameOf(stored_dtype_)));
+    return false;
+  }
+  return true;
+}
+
+Status Parameter::Load(const Checkpoint& checkpoint) {
+  TN_CHECK(source_ != nullptr, "declared parameters have a source");
+  TN_ASSIGN_OR_RETURN(LoadedTensor loaded, LoadTensor(checkpoint, *source_), "loading " + path_);
+  if (form_ == Form::kFloat32 && stored_dtype_ != DType::kF32) {
+    TN_ASSIGN_OR_RETURN(buffer_, Buffer::Allocate(shape_.elements() * 4, path_.c_str()));
+    DecoderOf(stored_dtype_)(loaded.view.data(), shape_.elements(),
+                             reinterpret_cast<float*>(buffer_.data()));
+    view_ = TensorView(DType::kF32, shape_, buffer_.data());
+    return {};
+  }
+  view_ = loaded.view.Reshape(shape_);
+  owner_ = std::move(loaded.owner);
+  zero_copy_ = loaded.zero_copy;
+  return {};
+}
+
+Parameter& Module::AddParameter(LoadContext& context, const std::string& path, const Shape& shape,
+                                Parameter::Form form) {
+  Parameter& parameter = parameters_.emplace_back(path, shape, form);
+  parameter.Declare(context);
+  return parameter;
+}
+
+MatrixRef MetaMatrixOf(const Parameter& parameter) {
+  MatrixRef matrix;
+  matrix.dtype = parameter.dtype();
+  matrix.rows = parameter.shape().rows();
+  matrix.cols = parameter.shape().dim(-1);
+  matrix.row_bytes = RowBytes(matrix.dtype, matrix.cols);
+  return matrix;
+}
+
+MatrixRef MatrixOf(const Parameter& parameter) {
+  MatrixRef matrix = MetaMatrixOf(parameter);
+  matrix.data = parameter.view().data();
+  return matrix;
+}
+
+}  // namespace tenon

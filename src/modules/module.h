@@ -1,0 +1,114 @@
+// Module: base of everything that owns weights or is addressed by name, and Parameter: one weight.
+// Construction is on `meta`: shapes and dtypes, no bytes. The phases run over the whole tree, one
+// after the other. Modules are immovable, because the tree and the tapes hold their addresses. Not
+// thread-safe.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tenon/modules/load_context.h"
+#include "tenon/ops/matmul.h"
+#include "tenon/tensor/buffer.h"
+
+namespace tenon {
+
+// One weight as its module wants it.
+class Parameter {
+ public:
+  enum class Form {
+    kAsStored,  // matrices: kernels read the stored dtype, straight from the file where alignment
+                // allows
+    kFloat32,   // vectors: a few numbers, widened once
+  };
+  Parameter(std::string path, const Shape& shape, Form form)
+      : path_(std::move(path)), shape_(shape), form_(form) {}
+
+  const std::string& path() const { return path_; }  // canonical name
+  const Shape& shape() const { return shape_; }
+  DType dtype() const { return form_ == Form::kFloat32 ? DType::kF32 : stored_dtype_; }
+  DType stored_dtype() const { return stored_dtype_; }
+  int64_t held_bytes() const {
+    return shape_.rows() * RowBytes(dtype(), shape_.rank() == 0 ? 1 : shape_.dim(-1));
+  }
+
+  // Looks the tensor up in the index: its dtype, its shape. Errors go to the context. False when
+  // absent.
+  bool Declare(LoadContext& context);
+  // Brings the bytes.
+  Status Load(const Checkpoint& checkpoint);
+  bool loaded() const { return view_.data() != nullptr; }
+  bool zero_copy() const { return zero_copy_; }
+  const TensorView& view() const { return view_; }           // after Load
+  const float* floats() const { return view_.as<float>(); }  // kFloat32, after Load
+
+ private:
+  std::string path_;
+  Shape shape_;
+  Form form_;
+  DType stored_dtype_ = DType::kF32;
+  const IndexedTensor* source_ = nullptr;
+  TensorView view_{DType::kF32, {0}, nullptr};
+  std::shared_ptr<const void> owner_;  // of the bytes, when they are not ours
+  Buffer buffer_;                      // when they are
+  bool zero_copy_ = false;
+};
+
+class Module {
+ public:
+  explicit Module(const Scope& scope) : path_(scope.path()) {
+    scope.context().modules.push_back(this);
+  }
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  const std::string& path() const { return path_; }
+
+  // Phases after construction, in this order.
+  virtual void SelectAttention(LoadContext& /*context*/) {
+  }  // backend and kernels per attention layer
+  virtual void CreateWeights(LoadContext& /*context*/) {}  // declare parameters against the index
+  virtual void LinkWeights() {
+  }  // after Load: hand the addresses of parameters to what the ops read
+  virtual Status Derive() { return {}; }  // weights computed from weights
+
+  std::deque<Parameter>& parameters() { return parameters_; }
+
+ protected:
+  // A parameter of this module, declared at once; its errors go to the context.
+  Parameter& AddParameter(LoadContext& context, const std::string& path, const Shape& shape,
+                          Parameter::Form form);
+  std::deque<Parameter> parameters_;
+
+ private:
+  std::string path_;
+};
+
+// Blocks of one type, built as Block(scope / i, args..., i).
+template <typename Block>
+class ModuleList {
+ public:
+  template <typename... Args>
+  ModuleList(const Scope& scope, int64_t count, const Args&... args) {
+    for (int64_t i = 0; i < count; ++i)
+      blocks_.emplace_back(scope / i, args..., static_cast<int>(i));
+  }
+  auto begin() const { return blocks_.begin(); }
+  auto end() const { return blocks_.end(); }
+  size_t size() const { return blocks_.size(); }
+  const Block& operator[](size_t i) const { return blocks_[i]; }
+
+ private:
+  std::deque<Block> blocks_;
+};
+
+// What a loaded matrix parameter looks like to the ops.
+MatrixRef MatrixOf(const Parameter& parameter);
+// The same on meta: no address.
+MatrixRef MetaMatrixOf(const Parameter& parameter);
+
+}  // namespace tenon

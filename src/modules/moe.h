@@ -1,0 +1,45 @@
+// Mixture of experts: a router and per-expert matrices as arrays of addresses, so that one tensor
+// per expert, stacked and block formats all stay as the file has them. Shared experts are a
+// GatedMlp beside it, added by the family. Not thread-safe while recording.
+#pragma once
+
+#include "tenon/modules/linear.h"
+#include "tenon/ops/moe.h"
+
+namespace tenon {
+
+struct MoeOptions {
+  int64_t hidden = 0;
+  int64_t intermediate = 0;
+  Activation activation = Activation::kSilu;
+  RoutingSpec routing;
+  bool has_choice_bias = false;  // a float tensor `choice_bias` of [experts]
+  // Names below the scope; `{expert}` in the scope is experts.<index>.
+  std::string router = "gate";
+  std::string choice_bias = "gate.e_score_correction_bias";
+  std::string gate = "gate_proj";
+  std::string up = "up_proj";
+  std::string down = "down_proj";
+};
+
+class Moe : public Module {
+ public:
+  Moe(const Scope& scope, const MoeOptions& options);
+
+  void CreateWeights(LoadContext& context) override;
+  void LinkWeights() override;
+
+  // x [num_tokens, hidden] -> the weighted sum of the chosen experts, the same shape.
+  Value operator()(Forward& pass, const Value& x) const;
+
+ private:
+  MoeOptions options_;
+  RoutingSpec routing_;
+  Linear router_;
+  std::vector<MatrixRef> gate_;  // [experts]
+  std::vector<MatrixRef> up_;
+  std::vector<MatrixRef> down_;
+  ExpertWeights weights_;
+};
+
+}  // namespace tenon

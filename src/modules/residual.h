@@ -1,0 +1,29 @@
+// Residual: the stream through the blocks. Addends stay pending until a norm consumes them in one
+// pass, so that no block needs to know its neighbour. One per recording; not thread-safe.
+#pragma once
+
+#include <vector>
+
+#include "tenon/modules/forward.h"
+#include "tenon/ops/norm.h"
+
+namespace tenon {
+
+class Residual {
+ public:
+  explicit Residual(Value base) : base_(std::move(base)) {}
+  // value [num_tokens, hidden]
+  void Add(const Value& value) { pending_.push_back(value); }
+  // norm(base + pending); the sum becomes the base.
+  Value Norm(Forward& pass, const NormWeights& weights);
+  // base + pending, materialised.
+  Value Sum(Forward& pass);
+  // Keeps the sum under `name` when taps are on; costs nothing otherwise.
+  void Tap(Forward& pass, const std::string& name);
+
+ private:
+  Value base_;
+  std::vector<Value> pending_;
+};
+
+}  // namespace tenon
