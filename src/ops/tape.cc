@@ -39,8 +39,9 @@ void Tape::Keep(const Value& value, std::string name) {
 
 int32_t Tape::ResourceTarget(ResourceKey key) {
   const auto it = std::find(resources_.begin(), resources_.end(), key);
+  const auto index = static_cast<int32_t>(it - resources_.begin());
   if (it == resources_.end()) resources_.push_back(key);
-  return ~static_cast<int32_t>(it - resources_.begin());
+  return ~index;
 }
 
 // A meeting separates a record from an earlier one of the same epoch when one of them writes what

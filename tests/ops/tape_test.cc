@@ -28,14 +28,16 @@ void RunReverseSum(const AddArgs& args, const RunContext& context, int64_t begin
   const auto* a = args.a.For<int64_t>(context.thread);
   const auto* b = args.b.For<int64_t>(context.thread);
   auto* y = args.y.For<int64_t>(context.thread);
-  for (int64_t i = begin; i < end; ++i) y[i] = a[args.n - 1 - i] + b[(i + 1) % args.n] + args.constant;
+  for (int64_t i = begin; i < end; ++i)
+    y[i] = a[args.n - 1 - i] + b[(i + 1) % args.n] + args.constant;
 }
 
 constexpr int64_t kN = 37;
 
 template <RecordBuilder<AddArgs>::Function kFunction>
 Value Record(Tape& tape, const Value& a, const Value& b, int64_t constant, bool everyone) {
-  const Value y = everyone ? tape.NewPrivateValue(DType::kI64, {kN}) : tape.NewValue(DType::kI64, {kN});
+  const Value y =
+      everyone ? tape.NewPrivateValue(DType::kI64, {kN}) : tape.NewValue(DType::kI64, {kN});
   RecordBuilder<AddArgs> record(tape, "test", "test");
   record.args().n = kN;
   record.args().constant = constant;
@@ -60,7 +62,8 @@ Value Fill(Tape& tape) {
   return y;
 }
 
-// Random programs give the same numbers as a plain interpreter, for any team and however often they run.
+// Random programs give the same numbers as a plain interpreter, for any team and however often they
+// run.
 TEST(Tape, RandomProgramsEqualPlainCode) {
   rc::check([] {
     const int threads = *rc::gen::inRange(1, 4);
@@ -80,7 +83,8 @@ TEST(Tape, RandomProgramsEqualPlainCode) {
       for (int64_t i = 0; i < kN; ++i) {
         const auto at = [](int64_t j) { return static_cast<size_t>(j); };
         y[at(i)] = (reverse ? expected[ia][at(kN - 1 - i)] + expected[ib][at((i + 1) % kN)]
-                            : expected[ia][at(i)] + expected[ib][at(i)]) + s;
+                            : expected[ia][at(i)] + expected[ib][at(i)]) +
+                   s;
       }
       expected.push_back(y);
     }
@@ -120,7 +124,7 @@ TEST(Tape, PrivateWorkNeedsNoMeeting) {
 TEST(Tape, ResourcesOrderRecords) {
   static const int pool = 0;
   Tape tape(Kernels());
-  const Value x = Fill(tape);
+  Fill(tape);
   RecordBuilder<FillArgs> writer(tape, "append", "test");
   writer.Write(&FillArgs::y, tape.NewValue(DType::kI64, {kN})).WriteResource(&pool);
   writer.Commit<RunFill>({.items = kN});

@@ -1,0 +1,14 @@
+// The built-in backends' constructors; their rows are in builtin.cc. Private to the attention
+// layer.
+#pragma once
+
+#include <memory>
+
+#include "tenon/attention/backend.h"
+
+namespace tenon::backends {
+
+std::shared_ptr<const AttentionBackend> MakeVanilla(const KernelTable& kernels);
+std::shared_ptr<const AttentionBackend> MakeNative(const KernelTable& kernels);
+
+}  // namespace tenon::backends

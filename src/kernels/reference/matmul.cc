@@ -1,0 +1,55 @@
+#include "tenon/kernels/reference/reference.h"
+#include "tenon/numeric/decode.h"
+
+namespace tenon::reference {
+namespace {
+
+// Sixteen independent sums: exact enough, and a shape that compilers vectorise without reordering.
+float Dot(const float* a, const float* b, int64_t n) {
+  constexpr int64_t kLanes = 16;
+  float sums[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int64_t l = 0; l < kLanes; ++l) sums[l] += a[i + l] * b[i + l];
+  }
+  for (int64_t l = 0; i < n; ++i, ++l) sums[l] += a[i] * b[i];
+  for (int64_t step = kLanes / 2; step > 0; step /= 2) {
+    for (int64_t l = 0; l < step; ++l) sums[l] += sums[l + step];
+  }
+  return sums[0];
+}
+
+template <DType kDType>
+void Matmul(const MatmulKernelArgs& a, int64_t row_begin, int64_t row_end, float* scratch) {
+  const DecodeRowFn decode = DecoderOf(kDType);
+  for (int64_t r = row_begin; r < row_end; ++r) {
+    decode(a.w + r * a.row_bytes, a.cols, scratch);
+    const float bias = a.bias == nullptr ? 0.0f : a.bias[r];
+    for (int64_t t = 0; t < a.num_tokens; ++t) {
+      a.y[t * a.y_stride + r] = Dot(scratch, a.x + t * a.x_stride, a.cols) + bias;
+    }
+  }
+}
+
+template <DType kDType>
+void Add(KernelTable& table, const char* name) {
+  table.matmul[static_cast<int>(kDType)] = Matmul<kDType>;
+  table.matmul_names[static_cast<int>(kDType)] = name;
+}
+
+}  // namespace
+
+void AddMatmuls(KernelTable& table) {
+  Add<DType::kF64>(table, "reference/matmul_f64");
+  Add<DType::kF32>(table, "reference/matmul_f32");
+  Add<DType::kBF16>(table, "reference/matmul_bf16");
+  Add<DType::kF16>(table, "reference/matmul_f16");
+  Add<DType::kF8E4M3>(table, "reference/matmul_f8_e4m3");
+  Add<DType::kF8E5M2>(table, "reference/matmul_f8_e5m2");
+  Add<DType::kQ4_0>(table, "reference/matmul_q4_0");
+  Add<DType::kQ4_1>(table, "reference/matmul_q4_1");
+  Add<DType::kQ8_0>(table, "reference/matmul_q8_0");
+  Add<DType::kQ6_K>(table, "reference/matmul_q6_k");
+}
+
+}  // namespace tenon::reference
