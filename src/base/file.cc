@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 namespace tenon {
 namespace {
@@ -43,28 +44,46 @@ Result<std::string> ReadFile(const std::string& path) {
 }
 
 Status WriteFile(const std::string& path, std::string_view data) {
-  const std::string temporary = path + ".partial";
-  {
-    const Descriptor file{
-        ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
-    if (file.fd < 0) return SystemError(temporary, "cannot create");
-    while (!data.empty()) {
-      const ssize_t n = ::write(file.fd, data.data(), data.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) {
-        Status error = SystemError(temporary, "cannot write");
-        ::unlink(temporary.c_str());
-        return error;
-      }
-      data.remove_prefix(static_cast<size_t>(n));
-    }
-  }
-  if (::rename(temporary.c_str(), path.c_str()) != 0) {
-    Status error = SystemError(path, "cannot rename into place");
-    ::unlink(temporary.c_str());
-    return error;
+  TN_ASSIGN_OR_RETURN(const auto writer, FileWriter::Create(path));
+  TN_RETURN_IF_ERROR(writer->Append(data));
+  return writer->Commit();
+}
+
+Result<std::unique_ptr<FileWriter>> FileWriter::Create(const std::string& path) {
+  std::string temporary = path + ".partial";
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return SystemError(temporary, "cannot create");
+  return std::unique_ptr<FileWriter>(new FileWriter(path, std::move(temporary), fd));
+}
+
+FileWriter::~FileWriter() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  ::unlink(temporary_.c_str());
+}
+
+Status FileWriter::Append(std::string_view data) {
+  TN_CHECK(fd_ >= 0, "the file is not committed yet");
+  while (!data.empty()) {
+    const ssize_t n = ::write(fd_, data.data(), data.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return SystemError(temporary_, "cannot write");
+    data.remove_prefix(static_cast<size_t>(n));
+    size_ += n;
   }
   return {};
+}
+
+Status FileWriter::Commit() {
+  TN_CHECK(fd_ >= 0, "the file is committed once");
+  const int fd = std::exchange(fd_, -1);
+  // Network file systems report a full disk only here.
+  Status status = ::close(fd) == 0 ? Status() : SystemError(temporary_, "cannot write");
+  if (status.ok() && ::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    status = SystemError(path_, "cannot rename into place");
+  }
+  if (!status.ok()) ::unlink(temporary_.c_str());
+  return status;
 }
 
 bool FileExists(const std::string& path) {

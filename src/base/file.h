@@ -1,11 +1,14 @@
-// Reading files: whole into memory, or mapped. Not for parsing. A MappedFile's bytes stay valid for
-// its lifetime; it is immutable and may be read from many threads.
+// Files: read whole or mapped, written whole or piece by piece. Not for parsing. A MappedFile's
+// bytes stay valid for its lifetime; it is immutable and may be read from many threads. A
+// FileWriter belongs to one thread.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "tenon/base/status.h"
 
@@ -14,6 +17,29 @@ namespace tenon {
 Result<std::string> ReadFile(const std::string& path);
 // Writes through a temporary name and renames: a failure leaves nothing half-written.
 Status WriteFile(const std::string& path, std::string_view data);
+
+// The same for a file that is too large to hold: pieces in order, then Commit. Without a Commit
+// that succeeds, `path` is untouched and nothing is left beside it.
+class FileWriter {
+ public:
+  static Result<std::unique_ptr<FileWriter>> Create(const std::string& path);
+  ~FileWriter();
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+
+  Status Append(std::string_view data);
+  Status Commit();
+  int64_t size() const { return size_; }
+
+ private:
+  FileWriter(const std::string& path, std::string temporary, int fd)
+      : path_(path), temporary_(std::move(temporary)), fd_(fd) {}
+  std::string path_;
+  std::string temporary_;
+  int fd_;  // -1 once committed
+  int64_t size_ = 0;
+};
+
 bool FileExists(const std::string& path);
 bool IsDirectory(const std::string& path);
 
