@@ -37,7 +37,8 @@ struct StepLayout {
   const int32_t* token_ids = nullptr;  // [num_tokens]
   const int32_t* positions = nullptr;  // [num_tokens]
   const int32_t* rope_regimes =
-      nullptr;  // [num_tokens]: row of each rope's frequency table; null: all 0
+      nullptr;                     // [num_tokens]: row of each rope's frequency table; null: all 0
+  const int32_t* zeros = nullptr;  // [num_tokens] of 0: token types of a single segment
   const int32_t* logit_rows = nullptr;  // [num_logit_rows]: rows whose logits are wanted
   std::span<const StepRequest> requests = {};
   std::span<const GroupPages> groups = {};        // by cache group; state groups have no pages

@@ -92,7 +92,7 @@ Result<Identity> IdentityOf(const Checkpoint& checkpoint, Registry& registry) {
   Identity identity;
   if (const GgufMetadata* metadata = checkpoint.gguf()) {
     identity.source = "GGUF metadata";
-    TN_ASSIGN_OR_RETURN(const std::string gguf, metadata->String("general.architecture"));
+    TN_ASSIGN_OR_RETURN(const std::string_view gguf, metadata->String("general.architecture"));
     TN_ASSIGN_OR_RETURN(std::string architecture, registry.ArchitectureOfGguf(gguf, *metadata));
     identity.architectures = {std::move(architecture)};
     return identity;

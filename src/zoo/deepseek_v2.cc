@@ -1,0 +1,220 @@
+// DeepSeek-V2 and V2-Lite (Hugging Face modeling_deepseek_v2.py): latent attention with YaRN, a few
+// dense layers, then routed experts (softmax, optionally limited to groups) beside shared ones.
+#include <cmath>
+#include <optional>
+
+#include "tenon/modules/embedding.h"
+#include "tenon/modules/mla.h"
+#include "tenon/modules/mlp.h"
+#include "tenon/modules/moe.h"
+#include "tenon/registry/registry.h"
+
+namespace tenon {
+namespace {
+
+enum class TopkMethod { kGreedy, kGroupLimitedGreedy };
+
+struct DeepseekV2Config : ModelConfig {
+  RopeParameters rope;
+  MlaGeometry mla;
+  bool attention_bias = false;
+  int64_t first_dense = 0;  // layers before the first with experts
+  int64_t moe_intermediate = 1;
+  int64_t routed_experts = 1;
+  int64_t shared_experts = 0;
+  int64_t experts_per_token = 1;
+  int64_t groups = 1;
+  int64_t kept_groups = 1;
+  double routed_scale = 1;
+  TopkMethod topk_method = TopkMethod::kGreedy;
+
+  DeepseekV2Config(ConfigReader& reader, Container /*container*/) {
+    ReadSizes(reader, *this);
+    heads = reader.RequireInt("num_attention_heads");
+    ReadTokens(reader, *this, /*tied_by_default=*/false);
+    norm_eps = reader.Double("rms_norm_eps", 1e-6, kNonNegativeReal);
+    activation = ReadActivation(reader, "hidden_act", Activation::kSilu);
+    attention_bias = reader.Bool("attention_bias", false).value;
+    ReadMla(reader);
+    ReadExperts(reader);
+    rope = ReadRope(reader, {.head_dim = mla.qk_rope_head_dim, .max_position = max_position.value})
+               .value;
+    // head_dim and num_key_value_heads are left-overs of the base class; the reference overrides
+    // norm_topk_prob.
+    reader.Ignore({"head_dim", "num_key_value_heads", "norm_topk_prob", "scoring_func",
+                   "aux_loss_alpha", "seq_aux", "ep_size", "mlp_bias", "rope_interleave",
+                   "pretraining_tp"});
+  }
+
+  void ReadMla(ConfigReader& reader) {
+    mla.q_lora_rank = reader.IntOrNull("q_lora_rank", kNonNegative).value.value_or(0);
+    mla.kv_lora_rank = reader.RequireInt("kv_lora_rank").value;
+    mla.qk_nope_head_dim = reader.RequireInt("qk_nope_head_dim").value;
+    mla.qk_rope_head_dim = reader.RequireInt("qk_rope_head_dim", kNonNegative).value;
+    mla.v_head_dim = reader.RequireInt("v_head_dim").value;
+    if (mla.qk_rope_head_dim % 2 != 0) reader.Error("qk_rope_head_dim", "must be even");
+    kv_heads = heads;
+    head_dim = {mla.qk_nope_head_dim + mla.qk_rope_head_dim,
+                reader.RecordDerived("qk_head_dim", mla.qk_nope_head_dim + mla.qk_rope_head_dim,
+                                     "qk_nope_head_dim + qk_rope_head_dim")};
+  }
+
+  void ReadExperts(ConfigReader& reader) {
+    first_dense = reader.Int("first_k_dense_replace", 0, kNonNegative).value;
+    routed_experts = reader.Int("n_routed_experts", 64).value;
+    shared_experts = reader.IntOrNull("n_shared_experts", kNonNegative).value.value_or(0);
+    moe_intermediate = reader.Int("moe_intermediate_size", 1407).value;
+    experts_per_token =
+        reader.Int("num_experts_per_tok", 1, {.low = 1, .high = routed_experts}).value;
+    routed_scale = reader.Double("routed_scaling_factor", 1, kNonNegativeReal).value;
+    groups = reader.IntOrNull("n_group").value.value_or(1);
+    kept_groups = reader.IntOrNull("topk_group").value.value_or(1);
+    topk_method = reader
+                      .Enum<TopkMethod>("topk_method",
+                                        {{"greedy", TopkMethod::kGreedy},
+                                         {"group_limited_greedy", TopkMethod::kGroupLimitedGreedy}},
+                                        TopkMethod::kGreedy)
+                      .value;
+    if (topk_method == TopkMethod::kGroupLimitedGreedy && routed_experts % groups != 0) {
+      reader.Error("n_group", "must divide n_routed_experts");
+      groups = 1;
+    }
+    const int64_t frequency = reader.Int("moe_layer_freq", 1).value;
+    if (frequency != 1)
+      reader.Error("moe_layer_freq", "allowed: 1 (every layer after the dense ones has experts)");
+  }
+
+  NormOptions norm() const {
+    return {.width = hidden.value, .eps = static_cast<float>(norm_eps.value)};
+  }
+  AttentionSpec Attention(int layer) const {
+    AttentionSpec spec;
+    spec.layer = layer;
+    spec.heads = spec.kv_heads = heads.value;
+    spec.head_dim = head_dim.value;
+    spec.v_head_dim = mla.v_head_dim;
+    spec.mla = mla;
+    // YaRN stretches the softmax too (yarn_get_mscale, squared).
+    const double mscale = rope.type == RopeType::kYarn && rope.mscale_all_dim != 0
+                              ? YarnMscale(rope.factor.value_or(1), rope.mscale_all_dim)
+                              : 1.0;
+    spec.scale =
+        static_cast<float>(mscale * mscale / std::sqrt(static_cast<double>(head_dim.value)));
+    return spec;
+  }
+  MlpOptions Mlp(int64_t width) const {
+    return {.hidden = hidden.value, .intermediate = width, .activation = activation.value};
+  }
+  MoeOptions moe() const {
+    MoeOptions options;
+    options.hidden = hidden.value;
+    options.intermediate = moe_intermediate;
+    options.activation = activation.value;
+    options.routing.experts = static_cast<int>(routed_experts);
+    options.routing.top_k = static_cast<int>(experts_per_token);
+    options.routing.scale = static_cast<float>(routed_scale);
+    if (topk_method == TopkMethod::kGroupLimitedGreedy) {
+      options.routing.groups = static_cast<int>(groups);
+      options.routing.kept_groups = static_cast<int>(kept_groups);
+    }
+    return options;
+  }
+};
+
+// Routed and shared experts of one layer.
+class ExpertMlp {
+ public:
+  ExpertMlp(const Scope& scope, const DeepseekV2Config& c) : routed_(scope, c.moe()) {
+    if (c.shared_experts > 0) {
+      shared_.emplace(scope / "shared_experts", c.Mlp(c.moe_intermediate * c.shared_experts));
+    }
+  }
+  void operator()(Forward& pass, const Value& normed, Residual& x) const {
+    x.Add(routed_(pass, normed));
+    if (shared_) x.Add((*shared_)(pass, normed));
+  }
+
+ private:
+  Moe routed_;
+  std::optional<GatedMlp> shared_;
+};
+
+class Block {
+ public:
+  Block(const Scope& scope, const DeepseekV2Config& c, const RopeTable& rope, int layer)
+      : attention_norm_(scope / "input_layernorm", c.norm()),
+        attention_(scope / "self_attn", {.spec = c.Attention(layer),
+                                         .hidden = c.hidden.value,
+                                         .rope = &rope,
+                                         .bias = c.attention_bias}),
+        mlp_norm_(scope / "post_attention_layernorm", c.norm()) {
+    if (layer < c.first_dense) {
+      dense_.emplace(scope / "mlp", c.Mlp(c.intermediate.value));
+    } else {
+      experts_.emplace(scope / "mlp", c);
+    }
+  }
+
+  void operator()(Forward& pass, Residual& x) const {
+    x.Add(attention_(pass, attention_norm_(pass, x)));
+    const Value normed = mlp_norm_(pass, x);
+    if (dense_) {
+      x.Add((*dense_)(pass, normed));
+    } else {
+      (*experts_)(pass, normed, x);
+    }
+  }
+
+ private:
+  NormModule attention_norm_;
+  Mla attention_;
+  NormModule mlp_norm_;
+  std::optional<GatedMlp> dense_;
+  std::optional<ExpertMlp> experts_;
+};
+
+class DeepseekV2ForCausalLM final : public Model {
+ public:
+  using Config = DeepseekV2Config;
+
+  DeepseekV2ForCausalLM(const Scope& scope, const DeepseekV2Config& c)
+      : Model(scope),
+        rope_(scope, c.rope, c.mla.qk_rope_head_dim, c.max_position.value),
+        embedding_(scope / "model" / "embed_tokens", c.vocab.value, c.hidden.value),
+        blocks_(scope / "model" / "layers", c.layers.value, c, rope_),
+        norm_(scope / "model" / "norm", c.norm()),
+        head_(scope / "lm_head", embedding_, c.tie_embeddings.value) {}
+
+  Value Forward(tenon::Forward& pass) const override {
+    Residual x(embedding_(pass, pass.layout().token_ids));
+    x.Tap(pass, "embed");
+    int layer = 0;
+    for (const Block& block : blocks_) {
+      block(pass, x);
+      x.Tap(pass, "hidden." + std::to_string(layer++));
+    }
+    return head_(pass, LogitRows(pass, norm_(pass, x)));
+  }
+
+  static NameTable Names(const DeepseekV2Config& /*config*/, Container /*container*/) {
+    return NameTable().WrapperPrefixes();
+  }
+
+ private:
+  RopeTable rope_;
+  Embedding embedding_;
+  ModuleList<Block> blocks_;
+  NormModule norm_;
+  LmHead head_;
+};
+
+}  // namespace
+
+Status RegisterDeepseekV2(Registrar& registrar) {
+  registrar.Model<DeepseekV2ForCausalLM>(
+      "DeepseekV2ForCausalLM", ModelKind::kCausalLm,
+      {.model_type = "deepseek_v2", .skippable = {"*.rotary_emb.inv_freq"}});
+  return {};
+}
+
+}  // namespace tenon

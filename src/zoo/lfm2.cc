@@ -1,0 +1,171 @@
+// LFM2 (Hugging Face modeling_lfm2.py): short gated convolutions on most layers, grouped attention
+// with head norms on the others.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "tenon/modules/attention.h"
+#include "tenon/modules/embedding.h"
+#include "tenon/modules/mlp.h"
+#include "tenon/modules/recurrent.h"
+#include "tenon/registry/registry.h"
+
+namespace tenon {
+namespace {
+
+struct Lfm2Config : ModelConfig {
+  RopeParameters rope;
+  std::vector<bool> is_attention;  // by layer
+  int64_t conv_width = 3;
+  bool conv_bias = false;
+
+  Lfm2Config(ConfigReader& reader, Container /*container*/) {
+    ReadSizes(reader, *this, {.intermediate = {"block_ff_dim", "intermediate_size"}});
+    ReadHeads(reader, *this);
+    ReadTokens(reader, *this, /*tied_by_default=*/true);
+    if (reader.Has("tie_embedding")) tie_embeddings = reader.RequireBool("tie_embedding");
+    norm_eps = reader.Double({"norm_eps", "block_norm_eps"}, 1e-5, kNonNegativeReal);
+    conv_width = reader.Int("conv_L_cache", 3).value;
+    conv_bias = reader.Bool("conv_bias", false).value;
+    ReadLayerTypes(reader);
+    AdjustIntermediate(reader);
+    rope = ReadRope(reader,
+                    {.head_dim = head_dim.value, .max_position = max_position.value, .theta = 1e6})
+               .value;
+    reader.Ignore({"block_dim", "block_mlp_init_scale", "block_out_init_scale", "block_use_*",
+                   "conv_dim*", "num_heads", "use_pos_enc", "full_attn_idxs", "theta"});
+  }
+
+  void ReadLayerTypes(ConfigReader& reader) {
+    is_attention.assign(static_cast<size_t>(layers.value), true);
+    if (reader.Has("layer_types")) {
+      const std::vector<std::string> types = reader.Strings("layer_types", {}).value;
+      if (types.size() != is_attention.size())
+        reader.Error("layer_types", "must have one entry per layer");
+      for (size_t i = 0; i < std::min(types.size(), is_attention.size()); ++i) {
+        is_attention[i] = types[i] == "full_attention";
+        if (types[i] != "full_attention" && types[i] != "conv") {
+          reader.Error("layer_types", "has '" + types[i] + "', allowed: full_attention, conv");
+        }
+      }
+    } else if (reader.Has("full_attn_idxs")) {
+      std::fill(is_attention.begin(), is_attention.end(), false);
+      for (const int64_t i :
+           reader.Ints("full_attn_idxs", {}, {.low = 0, .high = layers.value - 1}).value) {
+        is_attention[static_cast<size_t>(i)] = true;
+      }
+    }
+  }
+
+  // Lfm2MLP: two thirds of the stated width, scaled, rounded up to a multiple.
+  void AdjustIntermediate(ConfigReader& reader) {
+    const bool adjust = reader.Bool("block_auto_adjust_ff_dim", true).value;
+    const int64_t multiple = reader.Int("block_multiple_of", 256).value;
+    const std::optional<double> multiplier =
+        reader.DoubleOrNull("block_ffn_dim_multiplier", kPositiveReal).value;
+    if (!adjust) return;
+    int64_t width = 2 * intermediate.value / 3;
+    if (multiplier) width = static_cast<int64_t>(*multiplier * static_cast<double>(width));
+    width = (width + multiple - 1) / multiple * multiple;
+    intermediate = {width, reader.RecordDerived("intermediate", width, "block_auto_adjust_ff_dim")};
+  }
+
+  NormOptions norm() const {
+    return {.width = hidden.value, .eps = static_cast<float>(norm_eps.value)};
+  }
+  SelfAttentionOptions Attention(int layer, const RopeTable& table) const {
+    SelfAttentionOptions options;
+    options.spec = {.layer = layer,
+                    .heads = heads.value,
+                    .kv_heads = kv_heads.value,
+                    .head_dim = head_dim.value,
+                    .v_head_dim = head_dim.value,
+                    .scale = 1.0f / std::sqrt(static_cast<float>(head_dim.value))};
+    options.hidden = hidden.value;
+    options.rope = &table;
+    options.head_norm =
+        NormOptions{.width = head_dim.value, .eps = static_cast<float>(norm_eps.value)};
+    options.o = "out_proj";
+    options.q_norm = "q_layernorm";
+    options.k_norm = "k_layernorm";
+    return options;
+  }
+};
+
+class Block {
+ public:
+  Block(const Scope& scope, const Lfm2Config& c, const RopeTable& rope, int layer)
+      : operator_norm_(scope / "operator_norm", c.norm()),
+        mlp_norm_(scope / "ffn_norm", c.norm()),
+        mlp_(scope / "feed_forward", {.hidden = c.hidden.value,
+                                      .intermediate = c.intermediate.value,
+                                      .gate = "w1",
+                                      .up = "w3",
+                                      .down = "w2"}) {
+    if (c.is_attention[static_cast<size_t>(layer)]) {
+      attention_.emplace(scope / "self_attn", c.Attention(layer, rope));
+    } else {
+      conv_.emplace(scope / "conv", ShortConvOptions{.layer = layer,
+                                                     .hidden = c.hidden.value,
+                                                     .width = c.conv_width,
+                                                     .has_bias = c.conv_bias});
+    }
+  }
+
+  void operator()(Forward& pass, Residual& x) const {
+    const Value normed = operator_norm_(pass, x);
+    x.Add(attention_ ? (*attention_)(pass, normed) : (*conv_)(pass, normed));
+    x.Add(mlp_(pass, mlp_norm_(pass, x)));
+  }
+
+ private:
+  NormModule operator_norm_;
+  std::optional<SelfAttention> attention_;
+  std::optional<ShortConv> conv_;
+  NormModule mlp_norm_;
+  GatedMlp mlp_;
+};
+
+class Lfm2ForCausalLM final : public Model {
+ public:
+  using Config = Lfm2Config;
+
+  Lfm2ForCausalLM(const Scope& scope, const Lfm2Config& c)
+      : Model(scope),
+        rope_(scope, c.rope, RotaryDim(c.rope, c.head_dim.value), c.max_position.value),
+        embedding_(scope / "model" / "embed_tokens", c.vocab.value, c.hidden.value),
+        blocks_(scope / "model" / "layers", c.layers.value, c, rope_),
+        norm_(scope / "model" / "embedding_norm", c.norm()),
+        head_(scope / "lm_head", embedding_, c.tie_embeddings.value) {}
+
+  Value Forward(tenon::Forward& pass) const override {
+    Residual x(embedding_(pass, pass.layout().token_ids));
+    x.Tap(pass, "embed");
+    int layer = 0;
+    for (const Block& block : blocks_) {
+      block(pass, x);
+      x.Tap(pass, "hidden." + std::to_string(layer++));
+    }
+    return head_(pass, LogitRows(pass, norm_(pass, x)));
+  }
+
+  static NameTable Names(const Lfm2Config& /*config*/, Container /*container*/) {
+    return NameTable().WrapperPrefixes();
+  }
+
+ private:
+  RopeTable rope_;
+  Embedding embedding_;
+  ModuleList<Block> blocks_;
+  NormModule norm_;
+  LmHead head_;
+};
+
+}  // namespace
+
+Status RegisterLfm2(Registrar& registrar) {
+  registrar.Model<Lfm2ForCausalLM>("Lfm2ForCausalLM", ModelKind::kCausalLm, {.model_type = "lfm2"});
+  return {};
+}
+
+}  // namespace tenon
