@@ -26,7 +26,7 @@ class Mla : public Module {
 
   // x [num_tokens, hidden] -> the same shape.
   Value operator()(Forward& pass, const Value& x) const;
-  int64_t derived_bytes() const;
+  int64_t derived_bytes() const override;
 
  private:
   struct Projected {

@@ -74,7 +74,8 @@ class Module {
   virtual void CreateWeights(LoadContext& /*context*/) {}  // declare parameters against the index
   virtual void LinkWeights() {
   }  // after Load: hand the addresses of parameters to what the ops read
-  virtual Status Derive() { return {}; }  // weights computed from weights
+  virtual Status Derive() { return {}; }               // weights computed from weights
+  virtual int64_t derived_bytes() const { return 0; }  // of what Derive makes; known before loading
 
   std::deque<Parameter>& parameters() { return parameters_; }
 

@@ -1,6 +1,7 @@
 #include "tenon/tensor/buffer.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,7 +11,13 @@
 
 namespace tenon {
 
-void Buffer::Free::operator()(std::byte* data) const { std::free(data); }
+void Buffer::Free::operator()(std::byte* data) const {
+  if (mapped > 0) {
+    ::munmap(data, static_cast<size_t>(mapped));
+  } else {
+    std::free(data);
+  }
+}
 
 Result<Buffer> Buffer::Allocate(int64_t bytes, const char* purpose) {
   TN_CHECK(bytes >= 0, "sizes are not negative");
@@ -26,8 +33,20 @@ Result<Buffer> Buffer::Allocate(int64_t bytes, const char* purpose) {
 }
 
 Result<Buffer> Buffer::AllocateZeroed(int64_t bytes, const char* purpose) {
-  TN_ASSIGN_OR_RETURN(Buffer buffer, Allocate(bytes, purpose));
-  std::memset(buffer.data(), 0, static_cast<size_t>(bytes));
+  constexpr int64_t kWorthMapping = 1 << 20;
+  if (bytes < kWorthMapping) {
+    TN_ASSIGN_OR_RETURN(Buffer buffer, Allocate(bytes, purpose));
+    std::memset(buffer.data(), 0, static_cast<size_t>(bytes));
+    return buffer;
+  }
+  void* data = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) {
+    return DoesNotFit(fmt::format("cannot allocate {} for {}", BytesText(bytes), purpose));
+  }
+  Buffer buffer;
+  buffer.data_ = {static_cast<std::byte*>(data), Free{bytes}};
+  buffer.size_ = bytes;
   return buffer;
 }
 

@@ -18,7 +18,7 @@ class Buffer {
   Buffer() = default;
   // Uninitialised memory. kDoesNotFit, naming the size and the purpose, when the system refuses.
   static Result<Buffer> Allocate(int64_t bytes, const char* purpose);
-  // The same, zeroed.
+  // The same, zeroed. Large ones cost nothing until they are touched.
   static Result<Buffer> AllocateZeroed(int64_t bytes, const char* purpose);
 
   std::byte* data() const { return data_.get(); }
@@ -27,6 +27,9 @@ class Buffer {
 
  private:
   struct Free {
+    Free() : mapped(0) {}
+    explicit Free(int64_t bytes) : mapped(bytes) {}
+    int64_t mapped;  // bytes to unmap; 0: from the heap
     void operator()(std::byte* data) const;
   };
   std::unique_ptr<std::byte, Free> data_;

@@ -70,7 +70,7 @@ struct Mamba2Config : ModelConfig {
             .dt_min = static_cast<float>(dt_min),
             .dt_max = static_cast<float>(dt_max),
             .norm_eps = static_cast<float>(norm_eps.value),
-            .norm_group = inner_heads * inner_head_dim};  // MambaRMSNormGated norms the whole width
+            .norm_group = inner_heads * inner_head_dim / groups};
   }
 };
 
