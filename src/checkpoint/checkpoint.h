@@ -72,7 +72,6 @@ class Checkpoint {
  private:
   Checkpoint() = default;
   Status OpenDirectory(OpenFor purpose);
-  Status OpenShards(const std::unordered_map<std::string, int>& shard_of);
   Status OpenGguf(std::shared_ptr<const MappedFile> file, OpenFor purpose);
   Status OpenGgufParts(const std::vector<std::string>& paths);
   Result<GgufMetadata> AddGgufPart(std::shared_ptr<const MappedFile> file);

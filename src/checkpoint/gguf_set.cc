@@ -51,7 +51,8 @@ Result<std::vector<std::string>> GgufPartPaths(const GgufMetadata& metadata,
   if (count == 0) return std::vector<std::string>();
   PartName name;
   if (!ParsePartName(path, name) || name.count != count) {
-    const int64_t number = metadata.Has(kPartNumber) ? *metadata.Int(kPartNumber) : 0;
+    const GgufValue* value = metadata.Find(kPartNumber);
+    const int64_t number = value == nullptr ? 0 : value->AsInt().value_or(0);
     return Refused(fmt::format(
         "{}: is part {} of {} of a split set, but is not named so; fix: give the parts the names "
         "...-{:05}-of-{:05}.gguf",
@@ -73,6 +74,12 @@ Result<std::vector<std::string>> GgufPartPaths(const GgufMetadata& metadata,
 }
 
 Status CheckGgufPart(const GgufMetadata& metadata, const std::string& path, int index, int count) {
+  if (!metadata.Has(kPartNumber) || !metadata.Has(kPartCount)) {
+    return Refused(
+        fmt::format("{}: is named like part {} of {}, but has no {} and {}; fix: download "
+                    "the set again",
+                    path, index + 1, count, kPartNumber, kPartCount));
+  }
   TN_ASSIGN_OR_RETURN(const int64_t number, metadata.Int(kPartNumber));
   TN_ASSIGN_OR_RETURN(const int64_t file_count, metadata.Int(kPartCount));
   if (number == index && file_count == count) return {};

@@ -12,8 +12,8 @@
 namespace tenon {
 namespace {
 
-// Real models have some ten thousand tensors; a hostile header could name many more slices.
-constexpr int64_t kMostTensors = int64_t{1} << 22;
+// Real models have up to some hundred thousand; a hostile header could name any number of slices.
+constexpr int64_t kMostTensors = int64_t{1} << 20;
 
 constexpr size_t kLongestCompared = 300;  // for near names
 
@@ -61,17 +61,22 @@ Status TensorIndex::AddMatch(const StoredTensor& stored, const NameTable::Match&
                        .transform = transform.empty() ? nullptr : &transform};
   const TransformStep* slice = SliceOf(transform);
   const int64_t slices = slice == nullptr ? 1 : stored.shape.dim(slice->dim);
+  TN_RETURN_IF_ERROR(CheckCount(slices));
   for (tensor.slice = 0; tensor.slice < slices; ++tensor.slice) {
     TN_RETURN_IF_ERROR(Add(tensor, table_->CanonicalName(match, tensor.slice)));
   }
   return {};
 }
 
+Status TensorIndex::CheckCount(int64_t more) const {
+  if (more <= kMostTensors - static_cast<int64_t>(tensors_.size())) return {};
+  return Refused(
+      fmt::format("{} slices, at most {} tensors and slices in all are allowed; the file "
+                  "is damaged",
+                  more, kMostTensors));
+}
+
 Status TensorIndex::Add(IndexedTensor tensor, std::string_view name) {
-  if (static_cast<int64_t>(tensors_.size()) >= kMostTensors) {
-    return Refused(
-        fmt::format("more than {} tensors and slices; the file is damaged", kMostTensors));
-  }
   if (!tensor.stored->supported) tensor.unsupported = CheckTypeSupported(*tensor.stored).message();
   // Most Hugging Face names are canonical already: no second copy.
   tensor.name = name == tensor.stored->name ? tensor.stored->name : names_.Add(name);

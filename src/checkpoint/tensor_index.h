@@ -65,6 +65,7 @@ class TensorIndex {
   void MakePatterns() const;
   Status AddStored(const StoredTensor& stored);
   Status AddMatch(const StoredTensor& stored, const NameTable::Match& match);
+  Status CheckCount(int64_t more) const;
   Status Add(IndexedTensor tensor, std::string_view name);
 
   const Checkpoint* checkpoint_ = nullptr;
