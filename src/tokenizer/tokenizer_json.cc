@@ -280,7 +280,10 @@ Status ReadSections(simdjson::padded_string_view json, Sections* sections) {
     TN_RETURN_IF_JSON_ERROR(field.value().get(value), "top level");
     TN_RETURN_IF_ERROR(ReadSection(key, value, sections));
   }
-  if (!document.at_end()) return Refused("there is text after the JSON object");
+  const char* rest = nullptr;
+  if (document.current_location().get(rest) == simdjson::SUCCESS) {
+    return Refused("there is text after the JSON object");
+  }
   if (sections->model == nullptr) return Refused("\"model\" is absent");
   return {};
 }
