@@ -1,0 +1,128 @@
+#include "tenon/engine/generate.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace tenon {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Collects the answer: decoding, stop strings, the caller's stream.
+class Answer {
+ public:
+  Answer(const std::shared_ptr<const Tokenizer>& tokenizer, const GenerateOptions& options,
+         const OnText& on_text)
+      : decoder_(tokenizer), matcher_(options.stop), on_text_(on_text) {}
+
+  // False when the generation is over; the reason is set then.
+  Result<bool> Add(int32_t id, Generated& result) {
+    result.ids.push_back(id);
+    TN_ASSIGN_OR_RETURN(const std::string text, decoder_.Push(id));
+    bool stopped = false;
+    const bool wanted = Emit(matcher_.Push(text, stopped), result);
+    if (stopped) result.reason = FinishReason::kStopString;
+    if (!wanted) result.reason = FinishReason::kCancelled;
+    return wanted && !stopped;
+  }
+  void Finish(Generated& result) {
+    if (result.reason == FinishReason::kStopString) return;
+    bool stopped = false;
+    Emit(matcher_.Push(decoder_.Finish(), stopped), result);
+    if (!stopped) Emit(matcher_.Finish(), result);
+  }
+
+ private:
+  bool Emit(const std::string& text, Generated& result) {
+    result.text += text;
+    return text.empty() || !on_text_ || on_text_(text);
+  }
+  StreamDecoder decoder_;
+  StopMatcher matcher_;
+  const OnText& on_text_;
+};
+
+}  // namespace
+
+std::string_view NameOf(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kEnd:
+      return "end";
+    case FinishReason::kStopString:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kContextFull:
+      return "context full";
+    case FinishReason::kCancelled:
+      return "cancelled";
+  }
+  return "unknown";
+}
+
+std::string StopMatcher::Push(std::string_view text, bool& stopped) {
+  held_ += text;
+  stopped = false;
+  size_t first = std::string::npos;
+  for (const std::string& stop : stops_) {
+    if (!stop.empty()) first = std::min(first, held_.find(stop));
+  }
+  if (first != std::string::npos) {
+    stopped = true;
+    std::string out = held_.substr(0, first);
+    held_.clear();
+    return out;
+  }
+  // The longest end of the text that begins some stop string stays here.
+  size_t keep = 0;
+  for (const std::string& stop : stops_) {
+    for (size_t n = std::min(stop.size(), held_.size()); n > keep; --n) {
+      if (held_.ends_with(std::string_view(stop).substr(0, n))) keep = n;
+    }
+  }
+  std::string out = held_.substr(0, held_.size() - keep);
+  held_.erase(0, held_.size() - keep);
+  return out;
+}
+
+Result<Generated> Generate(ModelRunner& runner, const std::shared_ptr<const Tokenizer>& tokenizer,
+                           std::span<const int32_t> prompt, const GenerateOptions& options,
+                           const OnText& on_text) {
+  TN_RETURN_IF_ERROR(CheckSampling(options.sampling));
+  Generated result;
+  result.prompt_tokens = static_cast<int64_t>(prompt.size());
+  Sampler sampler(options.sampling);
+  Answer answer(tokenizer, options, on_text);
+  const Clock::time_point start = Clock::now();
+  TN_RETURN_IF_ERROR(runner.Extend(prompt, WantLogits::kLast));
+  result.prefill_seconds = SecondsSince(start);
+  const Clock::time_point decoding = Clock::now();
+  for (;;) {
+    const int32_t id = sampler.Sample(runner.logits());
+    if (options.end_tokens.contains(id)) {
+      result.reason = FinishReason::kEnd;
+      break;
+    }
+    TN_ASSIGN_OR_RETURN(const bool more, answer.Add(id, result));
+    if (!more) break;
+    if (options.max_new_tokens > 0 &&
+        static_cast<int64_t>(result.ids.size()) >= options.max_new_tokens) {
+      result.reason = FinishReason::kLength;
+      break;
+    }
+    if (runner.length() >= runner.plan().max_seq_len) {
+      result.reason = FinishReason::kContextFull;
+      break;
+    }
+    TN_RETURN_IF_ERROR(runner.Extend(std::span(&id, 1), WantLogits::kLast));
+  }
+  result.decode_seconds = SecondsSince(decoding);
+  answer.Finish(result);
+  return result;
+}
+
+}  // namespace tenon
