@@ -1,0 +1,192 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include "command.h"
+#include "tenon/base/text.h"
+#include "tenon/checkpoint/checkpoint.h"
+#include "tenon/checkpoint/writers.h"
+#include "tenon/numeric/decode.h"
+
+namespace tenon::cli {
+namespace {
+
+struct InspectOptions {
+  std::string path;
+  std::string tensor;
+  std::string output;
+  bool json = false;
+};
+
+// Long values would bury the rest.
+constexpr int64_t kShownElements = 8;
+
+std::string ValueText(const GgufValue& value) {
+  if (const auto flag = value.AsBool()) return *flag ? "true" : "false";
+  if (const auto number = value.AsInt()) return std::to_string(*number);
+  if (const auto number = value.AsFloat()) return fmt::format("{}", *number);
+  if (const auto text = value.AsString()) {
+    return text->size() <= 120
+               ? JsonQuote(*text)
+               : fmt::format("{}… ({} bytes)", JsonQuote(text->substr(0, 100)), text->size());
+  }
+  if (value.count() <= kShownElements) {
+    if (const auto numbers = value.AsInts()) return fmt::format("[{}]", fmt::join(*numbers, ", "));
+    if (const auto numbers = value.AsFloats())
+      return fmt::format("[{}]", fmt::join(*numbers, ", "));
+  }
+  return value.KindText();
+}
+
+Json TensorJson(const StoredTensor& tensor) {
+  Json row;
+  row.Set("name", tensor.name);
+  row.Set("dtype", tensor.supported ? NameOf(tensor.dtype) : tensor.type_name);
+  Json::Array shape;
+  for (const int64_t d : tensor.shape.dims()) shape.emplace_back(d);
+  row.Set("shape", std::move(shape));
+  row.Set("bytes", tensor.bytes);
+  row.Set("file", static_cast<int64_t>(tensor.file));
+  row.Set("offset", tensor.offset);
+  return row;
+}
+
+void PrintAll(const Checkpoint& checkpoint) {
+  if (const GgufMetadata* metadata = checkpoint.gguf()) {
+    fmt::print("GGUF version {}, {} keys\n", metadata->version(), metadata->entries().size());
+    for (const GgufMetadata::Entry& entry : metadata->entries()) {
+      fmt::print("  {} = {}\n", entry.key, ValueText(entry.value));
+    }
+  }
+  int64_t bytes = 0;
+  fmt::print("{} tensors\n", checkpoint.tensors().size());
+  for (const StoredTensor& tensor : checkpoint.tensors()) {
+    fmt::print("  {:60} {:8} {:24} {}\n", tensor.name,
+               tensor.supported ? NameOf(tensor.dtype) : tensor.type_name, tensor.shape.Text(),
+               BytesText(tensor.bytes));
+    bytes += tensor.bytes;
+  }
+  fmt::print("{} in {} files\n", BytesText(bytes), checkpoint.files().size());
+  for (const std::string& note : checkpoint.notes()) fmt::print("note: {}\n", note);
+}
+
+Json AllJson(const Checkpoint& checkpoint) {
+  Json report;
+  report.Set("schema", 1);
+  report.Set("path", checkpoint.path());
+  report.Set("container", NameOf(checkpoint.container()));
+  if (const GgufMetadata* metadata = checkpoint.gguf()) {
+    Json keys{Json::Object{}};
+    for (const GgufMetadata::Entry& entry : metadata->entries())
+      keys.Set(entry.key, ValueText(entry.value));
+    report.Set("metadata", std::move(keys));
+  }
+  Json::Array tensors;
+  for (const StoredTensor& tensor : checkpoint.tensors()) tensors.push_back(TensorJson(tensor));
+  report.Set("tensors", std::move(tensors));
+  return report;
+}
+
+struct Statistics {
+  double minimum = INFINITY, maximum = -INFINITY, sum = 0, squares = 0;
+  int64_t finite = 0, infinite = 0, nan = 0, zeros = 0;
+};
+
+Statistics StatisticsOf(const std::vector<float>& values) {
+  Statistics s;
+  for (const float v : values) {
+    s.nan += std::isnan(v);
+    s.infinite += std::isinf(v);
+    s.zeros += v == 0;
+    if (!std::isfinite(v)) continue;
+    ++s.finite;
+    const double d = static_cast<double>(v);
+    s.minimum = std::min(s.minimum, d);
+    s.maximum = std::max(s.maximum, d);
+    s.sum += d;
+    s.squares += d * d;
+  }
+  return s;
+}
+
+Status InspectTensor(const Checkpoint& checkpoint, const InspectOptions& options) {
+  const StoredTensor* tensor = checkpoint.FindTensor(options.tensor);
+  if (tensor == nullptr) {
+    std::vector<std::string> names;
+    for (const StoredTensor& t : checkpoint.tensors()) names.emplace_back(t.name);
+    const std::vector<std::string> near = NearNames(options.tensor, names);
+    return UsageError(fmt::format("no tensor '{}'{}", options.tensor,
+                                  near.empty() ? "" : "; did you mean " + Join(near, ", ") + "?"));
+  }
+  TN_ASSIGN_OR_RETURN(const TensorView view, checkpoint.MapTensor(*tensor));
+  const DecodeRowFn decode = DecoderOf(view.dtype());
+  if (decode == nullptr) {
+    return UsageError(fmt::format("{} is stored as {}, allowed: floats and GGUF blocks",
+                                  tensor->name, NameOf(view.dtype())));
+  }
+  std::vector<float> values(static_cast<size_t>(view.shape().elements()));
+  decode(view.data(), view.shape().elements(), values.data());
+  if (!options.output.empty()) {
+    const OutputTensor out = OutputTensor::Of(
+        std::string(tensor->name),
+        TensorView(DType::kF32, view.shape(), reinterpret_cast<std::byte*>(values.data())));
+    TN_RETURN_IF_ERROR(WriteSafetensors(options.output, {&out, 1}));
+  }
+  const Statistics s = StatisticsOf(values);
+  const double n = static_cast<double>(std::max<int64_t>(1, s.finite));
+  const double mean = s.sum / n;
+  const double deviation = std::sqrt(std::max(0.0, s.squares / n - mean * mean));
+  if (options.json) {
+    Json row = TensorJson(*tensor);
+    row.Set("min", s.minimum);
+    row.Set("max", s.maximum);
+    row.Set("mean", mean);
+    row.Set("std", deviation);
+    row.Set("zeros", s.zeros);
+    row.Set("nan", s.nan);
+    row.Set("infinite", s.infinite);
+    fmt::print("{}\n", row.Dump(2));
+    return {};
+  }
+  fmt::print(
+      "{}: {} {}, {}\n  min {:.6g}, max {:.6g}, mean {:.6g}, std {:.6g}, zeros {}, NaN {}, "
+      "infinite {}\n",
+      tensor->name, NameOf(view.dtype()), view.shape().Text(), BytesText(tensor->bytes), s.minimum,
+      s.maximum, mean, deviation, s.zeros, s.nan, s.infinite);
+  if (!options.output.empty()) fmt::print("  as f32 in {}\n", options.output);
+  return {};
+}
+
+Status Inspect(const InspectOptions& options) {
+  TN_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(options.path, OpenFor::kModel));
+  if (!options.tensor.empty()) return InspectTensor(*checkpoint, options);
+  if (!options.output.empty()) return UsageError("-o needs a TENSOR");
+  if (options.json) {
+    fmt::print("{}\n", AllJson(*checkpoint).Dump(2));
+  } else {
+    PrintAll(*checkpoint);
+  }
+  return {};
+}
+
+}  // namespace
+
+Action AddInspect(CLI::App& app) {
+  auto options = std::make_shared<InspectOptions>();
+  CLI::App* command =
+      app.add_subcommand("inspect", "Headers of a checkpoint; statistics or values of one tensor");
+  command
+      ->add_option("FILE", options->path,
+                   "A .gguf or .safetensors file, or a Hugging Face directory")
+      ->required();
+  command->add_option("TENSOR", options->tensor, "A tensor's name as the file stores it");
+  command->add_option("-o,--output", options->output,
+                      "Write the tensor, decoded to F32, as safetensors");
+  command->add_flag("--json", options->json, "As JSON, alone on stdout");
+  return [options] { return Inspect(*options); };
+}
+
+}  // namespace tenon::cli
