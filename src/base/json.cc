@@ -67,12 +67,7 @@ class Builder : public nlohmann::json_sax<Library> {
   bool null() override { return Add({}); }
   bool boolean(bool v) override { return Add(v); }
   bool number_integer(number_integer_t v) override { return Add(static_cast<int64_t>(v)); }
-  bool number_unsigned(number_unsigned_t v) override {
-    if (v > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      return Add(static_cast<double>(v));
-    }
-    return Add(static_cast<int64_t>(v));
-  }
+  bool number_unsigned(number_unsigned_t v) override { return Add(static_cast<uint64_t>(v)); }
   bool number_float(number_float_t v, const string_t&) override { return Add(v); }
   bool string(string_t& v) override { return Add(StringOrSpecialNumber(v, has_special_)); }
   bool binary(binary_t&) override { return false; }
@@ -170,6 +165,8 @@ void DumpTo(const Json& value, int indent, int depth, std::string& out) {
     out += value.as_bool() ? "true" : "false";
   } else if (value.is_int()) {
     out += fmt::format("{}", value.as_int());
+  } else if (value.is_large_int()) {
+    out += fmt::format("{}", value.as_large_int());
   } else if (value.is_number()) {
     out += NumberText(value.as_double());
   } else if (value.is_string()) {
@@ -201,6 +198,14 @@ void DumpTo(const Json& value, int indent, int depth, std::string& out) {
 
 }  // namespace
 
+Json::Json(uint64_t value) {
+  if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    value_ = value;
+  } else {
+    value_ = static_cast<int64_t>(value);
+  }
+}
+
 const Json* Json::Find(std::string_view key) const {
   if (!is_object()) return nullptr;
   for (const auto& [name, value] : as_object()) {
@@ -223,7 +228,7 @@ void Json::Set(std::string_view key, Json value) {
 std::string_view Json::KindName() const {
   if (is_null()) return "null";
   if (is_bool()) return "boolean";
-  if (is_int()) return "integer";
+  if (is_int() || is_large_int()) return "integer";
   if (is_number()) return "number";
   if (is_string()) return "string";
   return is_array() ? "array" : "object";

@@ -28,6 +28,7 @@ class Json {
   Json(bool value) : value_(value) {}                       // NOLINT(google-explicit-constructor)
   Json(int value) : value_(static_cast<int64_t>(value)) {}  // NOLINT(google-explicit-constructor)
   Json(int64_t value) : value_(value) {}                    // NOLINT(google-explicit-constructor)
+  Json(uint64_t value);                                     // NOLINT(google-explicit-constructor)
   Json(double value) : value_(value) {}                     // NOLINT(google-explicit-constructor)
   Json(std::string value) : value_(std::move(value)) {}     // NOLINT(google-explicit-constructor)
   Json(std::string_view value)
@@ -39,7 +40,12 @@ class Json {
   bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
   bool is_bool() const { return std::holds_alternative<bool>(value_); }
   bool is_int() const { return std::holds_alternative<int64_t>(value_); }
-  bool is_number() const { return is_int() || std::holds_alternative<double>(value_); }
+  // An integer of 2^63 to 2^64 - 1. It is a number but not is_int(): most readers treat it as out
+  // of range; chat templates have to print it digit by digit.
+  bool is_large_int() const { return std::holds_alternative<uint64_t>(value_); }
+  bool is_number() const {
+    return is_int() || is_large_int() || std::holds_alternative<double>(value_);
+  }
   bool is_string() const { return std::holds_alternative<std::string>(value_); }
   bool is_array() const { return std::holds_alternative<Array>(value_); }
   bool is_object() const { return std::holds_alternative<Object>(value_); }
@@ -47,7 +53,9 @@ class Json {
   // The caller has asked is_…() first; a wrong kind is our bug.
   bool as_bool() const { return std::get<bool>(value_); }
   int64_t as_int() const { return std::get<int64_t>(value_); }
+  uint64_t as_large_int() const { return std::get<uint64_t>(value_); }
   double as_double() const {
+    if (is_large_int()) return static_cast<double>(as_large_int());
     return is_int() ? static_cast<double>(as_int()) : std::get<double>(value_);
   }
   const std::string& as_string() const { return std::get<std::string>(value_); }
@@ -69,7 +77,7 @@ class Json {
   friend bool operator==(const Json&, const Json&) = default;
 
  private:
-  std::variant<std::monostate, bool, int64_t, double, std::string, Array, Object> value_;
+  std::variant<std::monostate, bool, int64_t, uint64_t, double, std::string, Array, Object> value_;
 };
 
 // Errors say line, column and what was expected. A repeated key keeps its last value, as Python

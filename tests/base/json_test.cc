@@ -49,6 +49,10 @@ TEST(Json, LargeIntegers) {
   EXPECT_EQ(ParseJson("9223372036854775807")->as_int(), INT64_MAX);
   EXPECT_FALSE(ParseJson("9223372036854775808")->is_int());
   EXPECT_DOUBLE_EQ(ParseJson("9223372036854775808")->as_double(), 9223372036854775808.0);
+  EXPECT_EQ(ParseJson("18446744073709551615")->as_large_int(), UINT64_MAX);
+  EXPECT_EQ(ParseJson("[18446744073709551615]")->Dump(), "[18446744073709551615]");
+  EXPECT_FALSE(ParseJson("18446744073709551616")->is_large_int());
+  EXPECT_TRUE(Json(uint64_t{7}).is_int());
 }
 
 TEST(Json, DumpReadsBackEqual) {
