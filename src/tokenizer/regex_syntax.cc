@@ -7,6 +7,7 @@
 #include <cctype>
 #include <vector>
 
+#include "tenon/base/text.h"
 #include "tenon/tokenizer/unicode_additions.h"
 
 namespace tenon {
@@ -23,10 +24,12 @@ constexpr std::string_view kNotSpace =
 constexpr std::string_view kAddedHan = R"(\x{2EBF0}-\x{2EE5D}\x{31350}-\x{323AF})";
 constexpr std::string_view kHexDigit = "0-9a-fA-F";
 
-std::string WordBody(bool with_additions) {
-  if (!with_additions) return R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
-  return R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})" + AdditionsOfCategory("L") +
-         AdditionsOfCategory("M") + AdditionsOfCategory("Nd");
+// Oniguruma's \w; inside a class without the Latin-1 digits and fractions (a quirk of its tables).
+std::string WordBody(bool in_class, bool with_additions) {
+  std::string body = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+  if (!in_class) body += R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
+  if (!with_additions) return body;
+  return body + AdditionsOfCategory("L") + AdditionsOfCategory("M") + AdditionsOfCategory("Nd");
 }
 
 struct PropertyAlias {
@@ -62,11 +65,12 @@ constexpr std::array kAliases = {
     PropertyAlias{"control", R"(\p{Cc})", "Cc"},
     PropertyAlias{"format", R"(\p{Cf})", "Cf"},
     PropertyAlias{"alpha", R"(\p{Alphabetic})", "L"},
-    PropertyAlias{"alnum", R"(\p{Alphabetic}\p{Nd})"},
     PropertyAlias{"digit", R"(\p{Nd})", "Nd"},
     PropertyAlias{"lower", R"(\p{Lowercase})", "Ll"},
     PropertyAlias{"upper", R"(\p{Uppercase})", "Lu"},
-    PropertyAlias{"punct", R"(\p{P}$+<=>\^`|~)", "P"},
+    PropertyAlias{"punct", R"(\p{P})", "P"},
+    PropertyAlias{"cntrl", R"(\p{Cc})"},
+    PropertyAlias{"blank", R"(\p{Zs}\x09)"},
     PropertyAlias{"space", kSpace},
     PropertyAlias{"whitespace", kSpace},
     PropertyAlias{"xdigit", kHexDigit},
@@ -100,7 +104,10 @@ std::string PropertyBody(std::string_view name, std::string_view plain, bool wit
     return fmt::format("\\p{{{}}}{}", name, additions(name));
   }
   if (plain == "han") return fmt::format("\\p{{sc:Han}}{}", with_additions ? kAddedHan : "");
-  if (plain == "word") return WordBody(with_additions);
+  if (plain == "word") return WordBody(false, with_additions);
+  if (plain == "alnum") {
+    return R"(\p{Alphabetic}\p{Nd})" + additions("L") + additions("Nd");
+  }
   for (const PropertyAlias& alias : kAliases) {
     if (alias.name != plain) continue;
     return std::string(alias.body) + (alias.category.empty() ? "" : additions(alias.category));
@@ -211,11 +218,11 @@ class Translator {
   Status TranslateEscape() {
     const char c = PeekAt(1);
     CharacterSet set;
-    TN_ASSIGN_OR_RETURN(const bool is_set, ParseSetEscape(&set));
+    TN_ASSIGN_OR_RETURN(const bool is_set, ParseSetEscape(false, &set));
     if (is_set) {
       out_ += Render(set, false);
     } else if (c == 'b' || c == 'B') {
-      const std::string word = fmt::format("[{}]", WordBody(with_additions_));
+      const std::string word = fmt::format("[{}]", WordBody(false, with_additions_));
       out_ += c == 'b' ? fmt::format("(?:(?<={0})(?!{0})|(?<!{0})(?={0}))", word)
                        : fmt::format("(?:(?<={0})(?={0})|(?<!{0})(?!{0}))", word);
       position_ += 2;
@@ -241,7 +248,7 @@ class Translator {
   }
 
   // Reads \s \S \d \D \w \W \h \H \p{..} \P{..}; false (and nothing read) for any other escape.
-  Result<bool> ParseSetEscape(CharacterSet* set) {
+  Result<bool> ParseSetEscape(bool in_class, CharacterSet* set) {
     const char c = PeekAt(1);
     const auto add = [&](std::string_view body, bool negated) {
       if (negated) {
@@ -264,7 +271,7 @@ class Translator {
         return true;
       case 'w':
       case 'W':
-        add(WordBody(with_additions_), c == 'W');
+        add(WordBody(in_class, with_additions_), c == 'W');
         return true;
       case 'h':
       case 'H':
@@ -322,13 +329,13 @@ class Translator {
         set = {};
         position_ += 2;
       } else if (pattern_.substr(position_, 2) == "[:") {
-        CopyPosixBracket(&set);
+        TN_RETURN_IF_ERROR(ParsePosixBracket(&set));
       } else if (c == '[') {
         ++position_;
         TN_ASSIGN_OR_RETURN(std::string nested, ParseClass(depth + 1));
         set.others.push_back(std::move(nested));
       } else if (c == '\\') {
-        TN_ASSIGN_OR_RETURN(const bool is_set, ParseSetEscape(&set));
+        TN_ASSIGN_OR_RETURN(const bool is_set, ParseSetEscape(true, &set));
         if (!is_set) CopyEscape(&set.body);
       } else {
         if (c == ']') set.body += '\\';
@@ -344,14 +351,30 @@ class Translator {
     return negated ? fmt::format("(?:(?!{})(?s:.))", joined) : fmt::format("(?:{})", joined);
   }
 
-  // "[:alpha:]": PCRE2 reads it by Unicode properties too. A lone "[:" is a nested class to
-  // neither.
-  void CopyPosixBracket(CharacterSet* set) {
+  // At "[:" inside a class: "[:alpha:]" or "[:^alpha:]".
+  Status ParsePosixBracket(CharacterSet* set) {
     const size_t close = pattern_.find(":]", position_ + 2);
-    const size_t end = close == std::string_view::npos ? position_ + 1 : close + 2;
-    if (close == std::string_view::npos) set->body += '\\';
-    set->body += pattern_.substr(position_, end - position_);
-    position_ = end;
+    if (close == std::string_view::npos) return Unsupported("'[:' is not closed");
+    std::string_view name = pattern_.substr(position_ + 2, close - position_ - 2);
+    const bool negated = name.starts_with('^');
+    if (negated) name.remove_prefix(1);
+    static constexpr std::string_view kNames[] = {"alnum", "alpha", "ascii", "blank",
+                                                  "cntrl", "digit", "lower", "punct",
+                                                  "space", "upper", "word",  "xdigit"};
+    if (std::find(std::begin(kNames), std::end(kNames), name) == std::end(kNames)) {
+      return Unsupported(fmt::format("[:{}:] is not supported, supported: {}", name,
+                                     Join(std::span(kNames), ", ")));
+    }
+    std::string body = name == "word" ? WordBody(true, with_additions_)
+                                      : PropertyBody(name, name, with_additions_);
+    if (name == "punct") body += PropertyBody("S", "s", with_additions_);
+    if (negated) {
+      set->others.push_back(fmt::format("[^{}]", body));
+    } else {
+      set->body += body;
+    }
+    position_ = close + 2;
+    return {};
   }
 
   std::string_view pattern_;
