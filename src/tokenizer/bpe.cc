@@ -21,22 +21,31 @@ Result<std::vector<Merge>> ResolveMerges(const Vocabulary& vocabulary,
   std::string spelling;
   int32_t last = -1;
   for (const MergePair& pair : pairs) {
-    spelling = vocabulary.SpellingOf(pair.left);
-    const std::string_view right = vocabulary.SpellingOf(pair.right);
-    if (right.size() >= prefix_size) spelling += right.substr(prefix_size);
-    // Trainers number tokens in the order of the merges, so the next id is usually the answer.
-    int32_t merged = last + 1;
-    if (vocabulary.SpellingOf(merged) != spelling || spelling.empty()) {
-      const auto found = vocabulary.Find(spelling);
-      if (!found) {
-        return Refused(
-            fmt::format("merge {} ('{}' + '{}') gives '{}', which is not in the vocabulary",
-                        merges.size(), vocabulary.SpellingOf(pair.left), right, spelling));
-      }
-      merged = *found;
+    const std::string_view left = vocabulary.SpellingOf(pair.left);
+    std::string_view right = vocabulary.SpellingOf(pair.right);
+    right.remove_prefix(std::min(right.size(), prefix_size));
+    // Trainers number tokens in the order of the merges, and converters list all merges that give a
+    // token together: the next id or the last one is usually the answer.
+    const auto is_merged = [&](int32_t id) {
+      const std::string_view guess = vocabulary.SpellingOf(id);
+      return !guess.empty() && guess.size() == left.size() + right.size() &&
+             guess.starts_with(left) && guess.ends_with(right);
+    };
+    if (is_merged(last + 1)) ++last;
+    if (is_merged(last)) {
+      merges.push_back({pair.left, pair.right, last});
+      continue;
     }
-    last = merged;
-    merges.push_back({pair.left, pair.right, merged});
+    spelling = left;
+    spelling += right;
+    const auto found = vocabulary.Find(spelling);
+    if (!found) {
+      return Refused(
+          fmt::format("merge {} ('{}' + '{}') gives '{}', which is not in the vocabulary",
+                      merges.size(), left, right, spelling));
+    }
+    last = *found;
+    merges.push_back({pair.left, pair.right, last});
   }
   return merges;
 }

@@ -3,7 +3,7 @@
 namespace tenon {
 
 Status ReplaceAll(const Pattern& pattern, std::string_view content, std::string* text) {
-  PatternSearch search(pattern);
+  PatternSearch search(pattern, *text);
   search.Start(*text);
   Range match;
   if (!search.Next(&match)) return search.status();

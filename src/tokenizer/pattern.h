@@ -36,8 +36,9 @@ class Pattern {
 // The matches in one text after the other, leftmost first, not overlapping.
 class PatternSearch {
  public:
-  explicit PatternSearch(const Pattern& pattern) : literal_(pattern.literal_) {
-    if (pattern.regex_ != nullptr) search_.emplace(*pattern.regex_);
+  // The texts to come are `whole` or parts of it.
+  PatternSearch(const Pattern& pattern, std::string_view whole) : literal_(pattern.literal_) {
+    if (pattern.regex_ != nullptr) search_.emplace(*pattern.regex_, whole);
   }
   void Start(std::string_view text) {
     text_ = text;

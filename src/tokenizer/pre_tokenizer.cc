@@ -13,7 +13,7 @@ using Made = Result<std::unique_ptr<const PreTokenizer>>;
 
 Status SplitByPattern(const Pattern& pattern, SplitBehavior behavior, bool invert,
                       PieceList* list) {
-  PatternSearch search(pattern);
+  PatternSearch search(pattern, list->text);
   PartList parts;
   std::vector<Range> pieces;
   pieces.reserve(list->pieces.size() + list->text.size() / 4);

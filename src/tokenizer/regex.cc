@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
 #include "tenon/tokenizer/regex_syntax.h"
 #include "tenon/tokenizer/unicode.h"
+#include "tenon/tokenizer/unicode_additions.h"
 
 namespace tenon {
 namespace {
@@ -52,35 +54,59 @@ struct RegexSearch::State {
   std::unique_ptr<pcre2_jit_stack, JitStackDeleter> stack;
 };
 
-Regex::Regex(std::string pattern, std::unique_ptr<Compiled> compiled)
-    : pattern_(std::move(pattern)), compiled_(std::move(compiled)) {}
+struct Regex::Extended {
+  std::once_flag once;
+  std::unique_ptr<const Compiled> compiled;
+};
+
+Regex::Regex(std::string pattern, std::unique_ptr<const Compiled> compiled)
+    : pattern_(std::move(pattern)),
+      compiled_(std::move(compiled)),
+      extended_(std::make_unique<Extended>()) {}
 Regex::~Regex() = default;
 
 Result<std::shared_ptr<const Regex>> Regex::Compile(std::string_view pattern) {
   if (FindInvalidUtf8(pattern) != std::string_view::npos) {
     return Refused("a regex of the tokenizer is not valid UTF-8");
   }
-  TN_ASSIGN_OR_RETURN(const std::string translated, TranslateToPcre2(pattern));
+  TN_ASSIGN_OR_RETURN(std::unique_ptr<const Compiled> compiled, CompileTranslated(pattern, false));
+  return std::shared_ptr<const Regex>(new Regex(std::string(pattern), std::move(compiled)));
+}
+
+Result<std::unique_ptr<const Regex::Compiled>> Regex::CompileTranslated(std::string_view pattern,
+                                                                        bool with_additions) {
+  TN_ASSIGN_OR_RETURN(const std::string translated, TranslateToPcre2(pattern, with_additions));
   const std::unique_ptr<pcre2_compile_context, CompileContextDeleter> context(
       pcre2_compile_context_create(nullptr));
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
+  // Ruby's ^ and $ are always those of lines.
+  constexpr uint32_t kOptions =
+      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NO_UTF_CHECK | PCRE2_NEVER_BACKSLASH_C;
   int error = 0;
   PCRE2_SIZE offset = 0;
   auto compiled = std::make_unique<Compiled>();
-  // Ruby's ^ and $ are always those of lines.
-  compiled->code.reset(pcre2_compile(
-      reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
-      PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NO_UTF_CHECK | PCRE2_NEVER_BACKSLASH_C,
-      &error, &offset, context.get()));
+  compiled->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()),
+                                     translated.size(), kOptions, &error, &offset, context.get()));
   if (compiled->code == nullptr) {
     return Refused(fmt::format("regex '{}' is not supported: {} (offset {} of '{}')", pattern,
                                ErrorText(error), offset, translated));
   }
   compiled->has_jit = pcre2_jit_compile(compiled->code.get(), PCRE2_JIT_COMPLETE) == 0;
-  return std::shared_ptr<const Regex>(new Regex(std::string(pattern), std::move(compiled)));
+  return std::unique_ptr<const Compiled>(std::move(compiled));
 }
 
-RegexSearch::RegexSearch(const Regex& regex) : regex_(regex), state_(std::make_unique<State>()) {
+const Regex::Compiled& Regex::FormFor(std::string_view text) const {
+  if (!HasUnicodeAdditions(text)) return *compiled_;
+  std::call_once(extended_->once, [this] {
+    auto compiled = CompileTranslated(pattern_, true);
+    if (compiled.ok()) extended_->compiled = *std::move(compiled);
+  });
+  // Too large a pattern with all those ranges: the newest characters then stay unassigned.
+  return extended_->compiled == nullptr ? *compiled_ : *extended_->compiled;
+}
+
+RegexSearch::RegexSearch(const Regex& regex, std::string_view whole)
+    : regex_(regex), compiled_(regex.FormFor(whole)), state_(std::make_unique<State>()) {
   state_->data.reset(pcre2_match_data_create(1, nullptr));
 }
 RegexSearch::~RegexSearch() = default;
@@ -93,7 +119,7 @@ void RegexSearch::Start(std::string_view text) {
 }
 
 bool RegexSearch::Next(Range* match) {
-  const Regex::Compiled& compiled = *regex_.compiled_;
+  const Regex::Compiled& compiled = compiled_;
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text_.data());
   const auto run = [&](auto* function, uint32_t options) {
     return function(compiled.code.get(), subject, text_.size(), position_, options,

@@ -24,16 +24,24 @@ class Regex {
  private:
   friend class RegexSearch;
   struct Compiled;
-  Regex(std::string pattern, std::unique_ptr<Compiled> compiled);
+  struct Extended;
+  Regex(std::string pattern, std::unique_ptr<const Compiled> compiled);
+  static Result<std::unique_ptr<const Compiled>> CompileTranslated(std::string_view pattern,
+                                                                   bool with_additions);
+  // The form for a text: the plain one, or the slower one that knows the newest characters.
+  const Compiled& FormFor(std::string_view text) const;
+
   std::string pattern_;
-  std::unique_ptr<Compiled> compiled_;
+  std::unique_ptr<const Compiled> compiled_;
+  std::unique_ptr<Extended> extended_;  // compiled when a text first needs it
 };
 
 // The matches of a regex in one text after the other, leftmost first, not overlapping. An empty
 // match right behind the previous match is skipped (as in Rust's onig crate).
 class RegexSearch {
  public:
-  explicit RegexSearch(const Regex& regex);
+  // The texts to come are `whole` or parts of it.
+  RegexSearch(const Regex& regex, std::string_view whole);
   ~RegexSearch();
   RegexSearch(const RegexSearch&) = delete;
   RegexSearch& operator=(const RegexSearch&) = delete;
@@ -47,6 +55,7 @@ class RegexSearch {
  private:
   struct State;
   const Regex& regex_;
+  const Regex::Compiled& compiled_;
   std::unique_ptr<State> state_;
   std::string_view text_;
   size_t position_ = 0;

@@ -7,6 +7,9 @@
 #include <cctype>
 #include <vector>
 
+#include "tenon/base/text.h"
+#include "tenon/tokenizer/unicode_additions.h"
+
 namespace tenon {
 namespace {
 
@@ -18,49 +21,58 @@ constexpr std::string_view kSpace =
 constexpr std::string_view kNotSpace =
     R"(\x00-\x08\x0E-\x1F\x21-\x{84}\x{86}-\x{9F}\x{A1}-\x{167F}\x{1681}-\x{1FFF}\x{200B}-\x{2027})"
     R"(\x{202A}-\x{202E}\x{2030}-\x{205E}\x{2060}-\x{2FFF}\x{3001}-\x{10FFFF})";
-constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+constexpr std::string_view kAddedHan = R"(\x{2EBF0}-\x{2EE5D}\x{31350}-\x{323AF})";
 constexpr std::string_view kHexDigit = "0-9a-fA-F";
 
+// Oniguruma's \w; inside a class without the Latin-1 digits and fractions (a quirk of its tables).
+std::string WordBody(bool in_class, bool with_additions) {
+  std::string body = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+  if (!in_class) body += R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
+  if (!with_additions) return body;
+  return body + AdditionsOfCategory("L") + AdditionsOfCategory("M") + AdditionsOfCategory("Nd");
+}
+
 struct PropertyAlias {
-  std::string_view name;  // lower case, without blanks, '_' and '-'
-  std::string_view body;  // of a character class
+  std::string_view name;           // lower case, without blanks, '_' and '-'
+  std::string_view body;           // of a character class
+  std::string_view category = {};  // whose additions belong to it
 };
 // Names that Oniguruma has and PCRE2 spells otherwise or lacks.
 constexpr std::array kAliases = {
-    PropertyAlias{"letter", R"(\p{L})"},
-    PropertyAlias{"uppercaseletter", R"(\p{Lu})"},
-    PropertyAlias{"lowercaseletter", R"(\p{Ll})"},
-    PropertyAlias{"titlecaseletter", R"(\p{Lt})"},
+    PropertyAlias{"letter", R"(\p{L})", "L"},
+    PropertyAlias{"uppercaseletter", R"(\p{Lu})", "Lu"},
+    PropertyAlias{"lowercaseletter", R"(\p{Ll})", "Ll"},
+    PropertyAlias{"titlecaseletter", R"(\p{Lt})", "Lt"},
     PropertyAlias{"casedletter", R"(\p{L&})"},
     PropertyAlias{"lc", R"(\p{L&})"},
-    PropertyAlias{"modifierletter", R"(\p{Lm})"},
-    PropertyAlias{"otherletter", R"(\p{Lo})"},
-    PropertyAlias{"mark", R"(\p{M})"},
-    PropertyAlias{"combiningmark", R"(\p{M})"},
-    PropertyAlias{"nonspacingmark", R"(\p{Mn})"},
-    PropertyAlias{"spacingmark", R"(\p{Mc})"},
-    PropertyAlias{"enclosingmark", R"(\p{Me})"},
-    PropertyAlias{"number", R"(\p{N})"},
-    PropertyAlias{"decimalnumber", R"(\p{Nd})"},
-    PropertyAlias{"letternumber", R"(\p{Nl})"},
-    PropertyAlias{"othernumber", R"(\p{No})"},
-    PropertyAlias{"punctuation", R"(\p{P})"},
-    PropertyAlias{"symbol", R"(\p{S})"},
-    PropertyAlias{"mathsymbol", R"(\p{Sm})"},
-    PropertyAlias{"currencysymbol", R"(\p{Sc})"},
-    PropertyAlias{"separator", R"(\p{Z})"},
-    PropertyAlias{"spaceseparator", R"(\p{Zs})"},
-    PropertyAlias{"control", R"(\p{Cc})"},
-    PropertyAlias{"format", R"(\p{Cf})"},
-    PropertyAlias{"alpha", R"(\p{Alphabetic})"},
-    PropertyAlias{"alnum", R"(\p{Alphabetic}\p{Nd})"},
-    PropertyAlias{"digit", R"(\p{Nd})"},
-    PropertyAlias{"lower", R"(\p{Lowercase})"},
-    PropertyAlias{"upper", R"(\p{Uppercase})"},
-    PropertyAlias{"punct", R"(\p{P}$+<=>\^`|~)"},
+    PropertyAlias{"modifierletter", R"(\p{Lm})", "Lm"},
+    PropertyAlias{"otherletter", R"(\p{Lo})", "Lo"},
+    PropertyAlias{"mark", R"(\p{M})", "M"},
+    PropertyAlias{"combiningmark", R"(\p{M})", "M"},
+    PropertyAlias{"nonspacingmark", R"(\p{Mn})", "Mn"},
+    PropertyAlias{"spacingmark", R"(\p{Mc})", "Mc"},
+    PropertyAlias{"enclosingmark", R"(\p{Me})", "Me"},
+    PropertyAlias{"number", R"(\p{N})", "N"},
+    PropertyAlias{"decimalnumber", R"(\p{Nd})", "Nd"},
+    PropertyAlias{"letternumber", R"(\p{Nl})", "Nl"},
+    PropertyAlias{"othernumber", R"(\p{No})", "No"},
+    PropertyAlias{"punctuation", R"(\p{P})", "P"},
+    PropertyAlias{"symbol", R"(\p{S})", "S"},
+    PropertyAlias{"mathsymbol", R"(\p{Sm})", "Sm"},
+    PropertyAlias{"currencysymbol", R"(\p{Sc})", "Sc"},
+    PropertyAlias{"separator", R"(\p{Z})", "Z"},
+    PropertyAlias{"spaceseparator", R"(\p{Zs})", "Zs"},
+    PropertyAlias{"control", R"(\p{Cc})", "Cc"},
+    PropertyAlias{"format", R"(\p{Cf})", "Cf"},
+    PropertyAlias{"alpha", R"(\p{Alphabetic})", "L"},
+    PropertyAlias{"digit", R"(\p{Nd})", "Nd"},
+    PropertyAlias{"lower", R"(\p{Lowercase})", "Ll"},
+    PropertyAlias{"upper", R"(\p{Uppercase})", "Lu"},
+    PropertyAlias{"punct", R"(\p{P})", "P"},
+    PropertyAlias{"cntrl", R"(\p{Cc})"},
+    PropertyAlias{"blank", R"(\p{Zs}\x09)"},
     PropertyAlias{"space", kSpace},
     PropertyAlias{"whitespace", kSpace},
-    PropertyAlias{"word", kWord},
     PropertyAlias{"xdigit", kHexDigit},
     PropertyAlias{"asciihexdigit", kHexDigit},
     PropertyAlias{"ascii", R"(\x00-\x7F)"},
@@ -82,6 +94,29 @@ constexpr std::array<std::string_view, 14> kBinaryProperties = {"alphabetic",
                                                                 "idcontinue",
                                                                 "emojimodifierbase",
                                                                 "extendedpictographic"};
+
+// The class body of \p{name}; `plain` is the name without case, blanks, '_' and '-'.
+std::string PropertyBody(std::string_view name, std::string_view plain, bool with_additions) {
+  const auto additions = [&](std::string_view category) {
+    return with_additions ? AdditionsOfCategory(category) : std::string();
+  };
+  if (name.size() <= 2 && plain != "lc") {  // a general category
+    return fmt::format("\\p{{{}}}{}", name, additions(name));
+  }
+  if (plain == "han") return fmt::format("\\p{{sc:Han}}{}", with_additions ? kAddedHan : "");
+  if (plain == "word") return WordBody(false, with_additions);
+  if (plain == "alnum") {
+    return R"(\p{Alphabetic}\p{Nd})" + additions("L") + additions("Nd");
+  }
+  for (const PropertyAlias& alias : kAliases) {
+    if (alias.name != plain) continue;
+    return std::string(alias.body) + (alias.category.empty() ? "" : additions(alias.category));
+  }
+  // PCRE2 would read a bare script name as Script_Extensions.
+  const bool is_binary = std::find(kBinaryProperties.begin(), kBinaryProperties.end(), plain) !=
+                         kBinaryProperties.end();
+  return fmt::format("\\p{{{}{}}}", is_binary ? "" : "sc:", name);
+}
 
 // A set of characters: the body of one class, plus one-character expressions joined to it.
 struct CharacterSet {
@@ -106,7 +141,8 @@ std::string Render(const CharacterSet& set, bool negated) {
 
 class Translator {
  public:
-  explicit Translator(std::string_view pattern) : pattern_(pattern) {}
+  Translator(std::string_view pattern, bool with_additions)
+      : pattern_(pattern), with_additions_(with_additions) {}
 
   Result<std::string> Translate() {
     while (!AtEnd()) {
@@ -182,11 +218,11 @@ class Translator {
   Status TranslateEscape() {
     const char c = PeekAt(1);
     CharacterSet set;
-    TN_ASSIGN_OR_RETURN(const bool is_set, ParseSetEscape(&set));
+    TN_ASSIGN_OR_RETURN(const bool is_set, ParseSetEscape(false, &set));
     if (is_set) {
       out_ += Render(set, false);
     } else if (c == 'b' || c == 'B') {
-      const std::string word = fmt::format("[{}]", kWord);
+      const std::string word = fmt::format("[{}]", WordBody(false, with_additions_));
       out_ += c == 'b' ? fmt::format("(?:(?<={0})(?!{0})|(?<!{0})(?={0}))", word)
                        : fmt::format("(?:(?<={0})(?={0})|(?<!{0})(?!{0}))", word);
       position_ += 2;
@@ -212,7 +248,7 @@ class Translator {
   }
 
   // Reads \s \S \d \D \w \W \h \H \p{..} \P{..}; false (and nothing read) for any other escape.
-  Result<bool> ParseSetEscape(CharacterSet* set) {
+  Result<bool> ParseSetEscape(bool in_class, CharacterSet* set) {
     const char c = PeekAt(1);
     const auto add = [&](std::string_view body, bool negated) {
       if (negated) {
@@ -230,14 +266,12 @@ class Translator {
         add(kNotSpace, false);
         return true;
       case 'd':
-        add(R"(\p{Nd})", false);
-        return true;
       case 'D':
-        add(R"(\P{Nd})", false);
+        add(PropertyBody("Nd", "nd", with_additions_), c == 'D');
         return true;
       case 'w':
       case 'W':
-        add(kWord, c == 'W');
+        add(WordBody(in_class, with_additions_), c == 'W');
         return true;
       case 'h':
       case 'H':
@@ -269,22 +303,13 @@ class Translator {
       if (c == ' ' || c == '_' || c == '-') continue;
       plain += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     }
-    const auto* alias = std::find_if(kAliases.begin(), kAliases.end(),
-                                     [&](const PropertyAlias& a) { return a.name == plain; });
     position_ = close + 1;
-    if (alias != kAliases.end()) {
-      if (negated) {
-        set->others.push_back(fmt::format("[^{}]", alias->body));
-      } else {
-        set->body += alias->body;
-      }
-      return {};
+    const std::string body = PropertyBody(name, plain, with_additions_);
+    if (negated) {
+      set->others.push_back(fmt::format("[^{}]", body));
+    } else {
+      set->body += body;
     }
-    // PCRE2 would read a bare script name as Script_Extensions.
-    const bool is_script =
-        plain.size() > 2 && std::find(kBinaryProperties.begin(), kBinaryProperties.end(), plain) ==
-                                kBinaryProperties.end();
-    set->body += fmt::format("\\{}{{{}{}}}", negated ? 'P' : 'p', is_script ? "sc:" : "", name);
     return {};
   }
 
@@ -304,13 +329,13 @@ class Translator {
         set = {};
         position_ += 2;
       } else if (pattern_.substr(position_, 2) == "[:") {
-        CopyPosixBracket(&set);
+        TN_RETURN_IF_ERROR(ParsePosixBracket(&set));
       } else if (c == '[') {
         ++position_;
         TN_ASSIGN_OR_RETURN(std::string nested, ParseClass(depth + 1));
         set.others.push_back(std::move(nested));
       } else if (c == '\\') {
-        TN_ASSIGN_OR_RETURN(const bool is_set, ParseSetEscape(&set));
+        TN_ASSIGN_OR_RETURN(const bool is_set, ParseSetEscape(true, &set));
         if (!is_set) CopyEscape(&set.body);
       } else {
         if (c == ']') set.body += '\\';
@@ -326,25 +351,42 @@ class Translator {
     return negated ? fmt::format("(?:(?!{})(?s:.))", joined) : fmt::format("(?:{})", joined);
   }
 
-  // "[:alpha:]": PCRE2 reads it by Unicode properties too. A lone "[:" is a nested class to
-  // neither.
-  void CopyPosixBracket(CharacterSet* set) {
+  // At "[:" inside a class: "[:alpha:]" or "[:^alpha:]".
+  Status ParsePosixBracket(CharacterSet* set) {
     const size_t close = pattern_.find(":]", position_ + 2);
-    const size_t end = close == std::string_view::npos ? position_ + 1 : close + 2;
-    if (close == std::string_view::npos) set->body += '\\';
-    set->body += pattern_.substr(position_, end - position_);
-    position_ = end;
+    if (close == std::string_view::npos) return Unsupported("'[:' is not closed");
+    std::string_view name = pattern_.substr(position_ + 2, close - position_ - 2);
+    const bool negated = name.starts_with('^');
+    if (negated) name.remove_prefix(1);
+    static constexpr std::string_view kNames[] = {"alnum", "alpha", "ascii", "blank",
+                                                  "cntrl", "digit", "lower", "punct",
+                                                  "space", "upper", "word",  "xdigit"};
+    if (std::find(std::begin(kNames), std::end(kNames), name) == std::end(kNames)) {
+      return Unsupported(fmt::format("[:{}:] is not supported, supported: {}", name,
+                                     Join(std::span(kNames), ", ")));
+    }
+    std::string body = name == "word" ? WordBody(true, with_additions_)
+                                      : PropertyBody(name, name, with_additions_);
+    if (name == "punct") body += PropertyBody("S", "s", with_additions_);
+    if (negated) {
+      set->others.push_back(fmt::format("[^{}]", body));
+    } else {
+      set->body += body;
+    }
+    position_ = close + 2;
+    return {};
   }
 
   std::string_view pattern_;
+  bool with_additions_;
   size_t position_ = 0;
   std::string out_;
 };
 
 }  // namespace
 
-Result<std::string> TranslateToPcre2(std::string_view pattern) {
-  return Translator(pattern).Translate();
+Result<std::string> TranslateToPcre2(std::string_view pattern, bool with_additions) {
+  return Translator(pattern, with_additions).Translate();
 }
 
 }  // namespace tenon

@@ -12,7 +12,9 @@
 
 namespace tenon {
 
-// Errors (kRefused) name the construct that has no translation.
-Result<std::string> TranslateToPcre2(std::string_view pattern);
+// `with_additions`: properties also hold for the characters that PCRE2 does not know yet
+// (unicode_additions.h), which makes matching slower. Errors (kRefused) name the construct that has
+// no translation.
+Result<std::string> TranslateToPcre2(std::string_view pattern, bool with_additions);
 
 }  // namespace tenon

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include <array>
+
 #include "tenon/tokenizer/bpe.h"
 #include "tenon/tokenizer/tokenizer_parts.h"
 
@@ -148,10 +150,53 @@ Status ReadMerge(on_demand::value value, std::string_view* left, std::string_vie
   return {};
 }
 
+// Looks up the tokens of merges, some at a time: the table is larger than the caches, and look-ups
+// that are on their way together cost little more than one.
+class MergeResolver {
+ public:
+  MergeResolver(const Vocabulary& vocabulary, std::vector<MergePair>* merges)
+      : vocabulary_(vocabulary), merges_(merges) {}
+
+  Status Add(std::string_view left, std::string_view right) {
+    pending_[count_] = {left, right, HashBytes(left), HashBytes(right)};
+    vocabulary_.Prefetch(pending_[count_].left_hash);
+    vocabulary_.Prefetch(pending_[count_].right_hash);
+    return ++count_ == pending_.size() ? Flush() : Status();
+  }
+
+  Status Flush() {
+    for (size_t i = 0; i < count_; ++i) {
+      const Pending& merge = pending_[i];
+      const auto left = vocabulary_.Find(merge.left, merge.left_hash);
+      const auto right = vocabulary_.Find(merge.right, merge.right_hash);
+      if (!left || !right) {
+        return Refused(fmt::format("model.merges[{}] names '{}', which is not in model.vocab",
+                                   merges_->size(), left ? merge.right : merge.left));
+      }
+      merges_->push_back({*left, *right});
+    }
+    count_ = 0;
+    return {};
+  }
+
+ private:
+  struct Pending {
+    std::string_view left;
+    std::string_view right;
+    uint32_t left_hash;
+    uint32_t right_hash;
+  };
+  const Vocabulary& vocabulary_;
+  std::vector<MergePair>* merges_;
+  std::array<Pending, 16> pending_;
+  size_t count_ = 0;
+};
+
 Status ReadMerges(on_demand::value value, const Vocabulary& vocabulary,
                   std::vector<MergePair>* merges) {
   on_demand::array array;
   TN_RETURN_IF_JSON_ERROR(value.get_array().get(array), "model.merges");
+  MergeResolver resolver(vocabulary, merges);
   for (auto element : array) {
     on_demand::value entry;
     TN_RETURN_IF_JSON_ERROR(element.get(entry), "model.merges");
@@ -159,15 +204,9 @@ Status ReadMerges(on_demand::value value, const Vocabulary& vocabulary,
     std::string_view right;
     TN_RETURN_IF_ERROR(ReadMerge(entry, &left, &right));
     if (left == "#version:") continue;  // the head line of merges.txt
-    const auto left_id = vocabulary.Find(left);
-    const auto right_id = vocabulary.Find(right);
-    if (!left_id || !right_id) {
-      return Refused(fmt::format("model.merges[{}] names '{}', which is not in model.vocab",
-                                 merges->size(), left_id ? right : left));
-    }
-    merges->push_back({*left_id, *right_id});
+    TN_RETURN_IF_ERROR(resolver.Add(left, right));
   }
-  return {};
+  return resolver.Flush();
 }
 
 // Reads what it can in one pass; `only_merges` is the second pass of a file whose merges come

@@ -3,10 +3,12 @@
 #include <simdjson.h>
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 
 #include "tenon/base/check.h"
+#include "tenon/tokenizer/unicode_additions.h"
 
 namespace tenon {
 namespace {
@@ -39,17 +41,36 @@ Sequence NextSequence(std::string_view text) {
   return {length, Sequence::kComplete};
 }
 
-utf8proc_category_t CategoryOf(char32_t character) {
-  return utf8proc_category(static_cast<utf8proc_int32_t>(character));
+// General category as two letters, of Unicode 16.0.
+std::string_view CategoryOf(char32_t character) {
+  const auto code = static_cast<utf8proc_int32_t>(character);
+  if (utf8proc_category(code) == UTF8PROC_CATEGORY_CN) {
+    const UnicodeAddition* addition = FindUnicodeAddition(character);
+    return addition == nullptr ? "Cn" : addition->category;
+  }
+  return utf8proc_category_string(code);
 }
 
-// NFC and NFD leave text below U+00C0 alone, NFC also below U+0300.
-bool IsInert(std::string_view text, NormalForm form) {
-  const unsigned char first_active = form == NormalForm::kNfc ? 0xCC : 0x80;
-  for (const char c : text) {
-    if (static_cast<unsigned char>(c) >= first_active) return false;
-  }
-  return true;
+// No normal form changes this character, and none joins it with one before it. Below U+0300 this is
+// so for NFC, below U+0080 for all forms; the other ranges are letters of scripts without such
+// cases.
+bool IsInert(char32_t c, NormalForm form) {
+  if (c < 0x80) return true;
+  if (form == NormalForm::kNfc && (c < 0x300 || (c >= 0x388 && c <= 0x482))) return true;
+  if (form == NormalForm::kNfc && c >= 0xAC00 && c <= 0xD7A3) return true;  // Hangul syllables
+  return (c >= 0x2010 && c <= 0x2016 && c != 0x2011) || (c >= 0x2018 && c <= 0x2023) ||
+         (c >= 0x3041 && c <= 0x3096 && form == NormalForm::kNfc) ||
+         (c >= 0x30A1 && c <= 0x30FA && form == NormalForm::kNfc) || (c >= 0x4E00 && c <= 0x9FFF) ||
+         (c >= 0x1F300 && c <= 0x1F5FF);
+}
+
+void AppendNormalized(std::string_view text, utf8proc_option_t options, std::string* out) {
+  utf8proc_uint8_t* mapped = nullptr;
+  const auto size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                 static_cast<utf8proc_ssize_t>(text.size()), &mapped, options);
+  const std::unique_ptr<utf8proc_uint8_t, void (*)(void*)> owner(mapped, &std::free);
+  TN_CHECK(size >= 0, "the caller has validated the text");
+  out->append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
 }
 
 }  // namespace
@@ -102,9 +123,8 @@ bool IsWhiteSpace(char32_t c) {
 }
 
 bool IsNumeric(char32_t c) {
-  const auto category = CategoryOf(c);
-  return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
-         category == UTF8PROC_CATEGORY_NO;
+  if (c < 0x80) return c >= '0' && c <= '9';
+  return CategoryOf(c)[0] == 'N';
 }
 
 bool IsPunctuation(char32_t c) {
@@ -112,35 +132,19 @@ bool IsPunctuation(char32_t c) {
     return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') ||
            (c >= '{' && c <= '~');
   }
-  const auto category = CategoryOf(c);
-  return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
+  return CategoryOf(c)[0] == 'P';
 }
 
-bool IsMark(char32_t c) {
-  const auto category = CategoryOf(c);
-  return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
-}
+bool IsMark(char32_t c) { return c >= 0x300 && CategoryOf(c)[0] == 'M'; }
 
 bool IsWord(char32_t c) {
-  switch (CategoryOf(c)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC:
-      return true;
-    default:
-      // Alphabetic symbols (circled and squared letters) and the two joiners.
-      return (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
-             (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189) || c == 0x200C ||
-             c == 0x200D;
-  }
+  const std::string_view category = CategoryOf(c);
+  if (category[0] == 'L' || category[0] == 'M') return true;
+  if (category == "Nd" || category == "Nl" || category == "Pc") return true;
+  // Alphabetic symbols (circled and squared letters) and the two joiners.
+  return (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
+         (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189) || c == 0x200C ||
+         c == 0x200D;
 }
 
 void AppendLowerCase(char32_t c, std::string* out) {
@@ -153,18 +157,34 @@ void AppendLowerCase(char32_t c, std::string* out) {
 }
 
 std::string Normalize(std::string_view text, NormalForm form) {
-  if (IsInert(text, form)) return std::string(text);
   int options = UTF8PROC_STABLE;
   const bool composed = form == NormalForm::kNfc || form == NormalForm::kNfkc;
   options |= composed ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
   if (form == NormalForm::kNfkc || form == NormalForm::kNfkd) options |= UTF8PROC_COMPAT;
-  utf8proc_uint8_t* mapped = nullptr;
-  const auto size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                 static_cast<utf8proc_ssize_t>(text.size()), &mapped,
-                                 static_cast<utf8proc_option_t>(options));
-  const std::unique_ptr<utf8proc_uint8_t, void (*)(void*)> owner(mapped, &std::free);
-  TN_CHECK(size >= 0, "the caller has validated the text");
-  return std::string(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
+  std::string out;
+  out.reserve(text.size());
+  size_t copied = 0;      // what comes before is in `out`
+  size_t last_inert = 0;  // the last inert character: what follows it may join it
+  for (size_t at = 0; at < text.size();) {
+    if (IsInert(CharacterAt(text, at), form)) {
+      last_inert = at;
+      at += static_cast<size_t>(Utf8Length(text[at]));
+      continue;
+    }
+    size_t end = at;
+    while (end < text.size() && !IsInert(CharacterAt(text, end), form)) {
+      end += static_cast<size_t>(Utf8Length(text[end]));
+    }
+    const size_t begin = std::max(copied, last_inert);
+    out.append(text.substr(copied, begin - copied));
+    AppendNormalized(text.substr(begin, end - begin), static_cast<utf8proc_option_t>(options),
+                     &out);
+    copied = end;
+    last_inert = end;
+    at = end;
+  }
+  out.append(text.substr(copied));
+  return out;
 }
 
 void Utf8Stream::Push(std::string_view bytes, std::string* out) {

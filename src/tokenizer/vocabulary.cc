@@ -99,12 +99,15 @@ void Vocabulary::Insert(int32_t id) {
   ++size_;
 }
 
-std::optional<int32_t> Vocabulary::Find(std::string_view spelling) const {
+std::optional<int32_t> Vocabulary::Find(std::string_view spelling, uint32_t hash) const {
   if (slots_.empty()) return std::nullopt;
-  const uint32_t hash = HashBytes(spelling);
   for (size_t index = SlotOf(hash); slots_[index].id >= 0;) {
-    if (slots_[index].hash == hash && SpellingOf(slots_[index].id) == spelling) {
-      return slots_[index].id;
+    if (slots_[index].hash == hash) {
+      const Entry& entry = entries_[static_cast<size_t>(slots_[index].id)];
+      if (entry.length == spelling.size() &&
+          std::memcmp(arena_.data() + entry.offset, spelling.data(), spelling.size()) == 0) {
+        return slots_[index].id;
+      }
     }
     if (++index == slots_.size()) index = 0;
   }

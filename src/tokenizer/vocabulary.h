@@ -27,7 +27,12 @@ class Vocabulary {
   // as the one that was added last, as a JSON object's key would be.
   Status Seal();
 
-  std::optional<int32_t> Find(std::string_view spelling) const;
+  std::optional<int32_t> Find(std::string_view spelling) const {
+    return Find(spelling, HashBytes(spelling));
+  }
+  // For many look-ups in a row: hash and Prefetch them all, then Find them all.
+  std::optional<int32_t> Find(std::string_view spelling, uint32_t hash) const;
+  void Prefetch(uint32_t hash) const { __builtin_prefetch(slots_.data() + SlotOf(hash)); }
   bool Contains(int32_t id) const {
     return id >= 0 && id < id_limit() && entries_[static_cast<size_t>(id)].offset != kAbsent;
   }

@@ -1,5 +1,5 @@
-// Loads the tokenizer goldens (format: see goldens_tokenizer in the shared folder) and the tokenizers
-// they belong to. Test helper.
+// Loads the tokenizer goldens (format: see goldens_tokenizer in the shared folder) and the
+// tokenizers they belong to. Test helper.
 #pragma once
 
 #include <gtest/gtest.h>
