@@ -168,7 +168,7 @@ Result<HfWeights> IndexedShards(const std::string& directory) {
   TN_RETURN_IF_ERROR(ReadIndex(fmt::format("{}/{}", directory, kIndexFile), weights));
   std::vector<std::string> missing;
   for (const std::string& file : weights.files) {
-    if (!FileExists(directory + "/" + file)) missing.push_back(file);
+    if (!FileExists(fmt::format("{}/{}", directory, file))) missing.push_back(file);
   }
   if (missing.empty()) return weights;
   std::sort(missing.begin(), missing.end());

@@ -23,15 +23,20 @@ std::vector<Group> GroupByStored(std::span<const CanonicalTensor> tensors, const
   std::unordered_map<std::string, size_t> group_of;
   for (const CanonicalTensor& tensor : tensors) {
     const std::optional<NameTable::StoredName> stored = table.StoredOf(tensor.name);
-    StoredPlan::Piece piece{.canonical = tensor.name};
+    StoredPlan::Piece piece;
+    piece.canonical = tensor.name;
     if (stored.has_value()) {
       piece.transform = stored->row->transform;
       piece.slice = stored->slice;
     }
     const std::string& name = stored.has_value() ? stored->name : tensor.name;
     const auto [position, is_new] = group_of.emplace(name, groups.size());
-    if (is_new) groups.push_back({.plan = {.name = name, .dtype = tensor.dtype}});
+    if (is_new) groups.emplace_back();
     Group& group = groups[position->second];
+    if (is_new) {
+      group.plan.name = name;
+      group.plan.dtype = tensor.dtype;
+    }
     group.plan.pieces.push_back(std::move(piece));
     group.tensors.push_back(&tensor);
   }

@@ -49,7 +49,11 @@ Status TensorIndex::AddStored(const StoredTensor& stored) {
   const std::vector<NameTable::Match> matches = table_->MatchStored(normalised);
   for (const NameTable::Match& match : matches) TN_RETURN_IF_ERROR(AddMatch(stored, match));
   if (!matches.empty()) return {};
-  return Add({.dtype = stored.dtype, .shape = stored.shape, .stored = &stored}, normalised);
+  IndexedTensor tensor;
+  tensor.dtype = stored.dtype;
+  tensor.shape = stored.shape;
+  tensor.stored = &stored;
+  return Add(std::move(tensor), normalised);
 }
 
 Status TensorIndex::AddMatch(const StoredTensor& stored, const NameTable::Match& match) {

@@ -20,11 +20,11 @@
 namespace tenon {
 
 struct IndexedTensor {
-  std::string_view name;  // canonical
+  std::string_view name = {};  // canonical
   DType dtype = DType::kU8;
   // Why the stored type cannot be used (then dtype means nothing); empty: it can.
   std::string unsupported = {};
-  Shape shape;  // after the transform
+  Shape shape = {};  // after the transform
   const StoredTensor* stored = nullptr;
   const Transform* transform = nullptr;  // null: as stored
   int64_t slice = 0;                     // index of the transform's slice step

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -33,7 +34,7 @@ RandomTensor MakeTensor(std::string name, DType dtype, Shape shape) {
                                                                 rc::gen::arbitrary<uint8_t>());
   RandomTensor tensor{std::move(name), dtype, shape, {}};
   tensor.data.resize(values.size() + 1);  // never a null address
-  std::memcpy(tensor.data.data(), values.data(), values.size());
+  std::copy(values.begin(), values.end(), reinterpret_cast<uint8_t*>(tensor.data.data()));
   return tensor;
 }
 
