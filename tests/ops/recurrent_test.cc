@@ -91,7 +91,7 @@ struct ConvCase {
 // However a sequence is cut into steps and mixed with others, it gets what it would get alone and
 // whole. Runs are longer and shorter than the taps.
 TEST(CausalConv, AnySplitEqualsBruteForce) {
-  rc::check([] {
+  EXPECT_TRUE(rc::check([] {
     ConvCase conv;
     conv.SetWidth(*rc::gen::inRange(1, 6));
     const auto lengths = *rc::gen::container<std::vector<int>>(3, rc::gen::inRange(0, 12));
@@ -126,7 +126,7 @@ TEST(CausalConv, AnySplitEqualsBruteForce) {
         }
       }
     }
-  });
+  }));
 }
 
 struct ScanCase {
@@ -165,7 +165,7 @@ struct ScanCase {
 };
 
 TEST(SelectiveScan, AnySplitEqualsBruteForce) {
-  rc::check([] {
+  EXPECT_TRUE(rc::check([] {
     const ScanCase scan;
     const auto lengths = *rc::gen::container<std::vector<int>>(3, rc::gen::inRange(0, 9));
     std::vector<std::vector<float>> rows;
@@ -204,7 +204,7 @@ TEST(SelectiveScan, AnySplitEqualsBruteForce) {
         }
       }
     }
-  });
+  }));
 }
 
 // The convolution of the next step must wait for this one's state: the pool is a resource.

@@ -69,7 +69,7 @@ Value Fill(Tape& tape) {
 // Random programs give the same numbers as a plain interpreter, for any team and however often they
 // run.
 TEST(Tape, RandomProgramsEqualPlainCode) {
-  rc::check([] {
+  EXPECT_TRUE(rc::check([] {
     const int threads = *rc::gen::inRange(1, 4);
     const int steps = *rc::gen::inRange(1, 25);
     Tape tape(Kernels());
@@ -106,7 +106,7 @@ TEST(Tape, RandomProgramsEqualPlainCode) {
         RC_ASSERT(std::vector<int64_t>(y, y + kN) == expected[which]);
       }
     }
-  });
+  }));
 }
 
 // --- programs over slices, some in place
@@ -214,7 +214,7 @@ struct SliceProgram {
 };
 
 TEST(Tape, RandomProgramsOverSlices) {
-  rc::check([] {
+  EXPECT_TRUE(rc::check([] {
     const int threads = *rc::gen::inRange(1, 4);
     const int steps = *rc::gen::inRange(0, 25);
     Tape tape(Kernels());
@@ -246,7 +246,7 @@ TEST(Tape, RandomProgramsOverSlices) {
         RC_ASSERT(std::vector<int64_t>(y, y + kRows * kColumns) == program.expected[v]);
       }
     }
-  });
+  }));
 }
 
 TEST(Tape, PrivateWorkNeedsNoMeeting) {
