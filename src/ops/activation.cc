@@ -1,63 +1,78 @@
 #include "tenon/ops/activation.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "tenon/ops/activation_code.h"
+#include "tenon/kernels/table.h"
+#include "tenon/ops/rows.h"
 
 namespace tenon {
 namespace {
 
 struct ElementwiseArgs {
   Operand a, b, y;
-  const KernelTable* kernels = nullptr;
-  ActivationCode code = ActivationCode::kNone;
-  float number = 0;  // factor or cap
-  int64_t a_stride = 0, b_stride = 0, width = 0;
+  const ElementwiseKernels* kernels = nullptr;
+  Activation activation = Activation::kNone;
+  float number = 0;                               // factor or cap
+  int64_t a_stride = 0, b_stride = 0, width = 0;  // floats
 };
 
-// Items are columns in steps of kColumns within rows: one token splits over the team too.
+// Items are columns in steps of kColumns within rows: one long row splits over the team too.
 constexpr int64_t kColumns = 512;
 
+int64_t SpansOf(int64_t width) { return (width + kColumns - 1) / kColumns; }
+
+// body(a, b, y, n) for each span of the items; b is null without a second input.
 template <typename Body>
-void ForSpans(const ElementwiseArgs& a, int64_t begin, int64_t end, Body body) {
-  const int64_t spans = (a.width + kColumns - 1) / kColumns;
+void ForSpans(const ElementwiseArgs& args, int thread, int64_t begin, int64_t end, Body body) {
+  const int64_t spans = SpansOf(args.width);
+  const float* a = args.a.For<float>(thread);
+  const float* b = args.b.base == nullptr ? nullptr : args.b.For<float>(thread);
+  float* y = args.y.For<float>(thread);
   for (int64_t item = begin; item < end; ++item) {
     const int64_t row = item / spans;
     const int64_t column = item % spans * kColumns;
-    body(row, column, std::min(kColumns, a.width - column));
+    body(a + row * args.a_stride + column,
+         b == nullptr ? nullptr : b + row * args.b_stride + column, y + row * args.width + column,
+         std::min(kColumns, args.width - column));
   }
 }
 
-void RunActivate(const ElementwiseArgs& a, const RunContext& context, int64_t begin, int64_t end) {
-  ForSpans(a, begin, end, [&](int64_t row, int64_t column, int64_t n) {
-    a.kernels->activate(a.code, a.a.For<float>(context.thread) + row * a.a_stride + column,
-                        a.y.For<float>(context.thread) + row * a.width + column, n);
-  });
+void RunActivate(const ElementwiseArgs& args, const RunContext& context, int64_t begin,
+                 int64_t end) {
+  ForSpans(args, context.thread, begin, end,
+           [&](const float* a, const float*, float* y, int64_t n) {
+             args.kernels->activate.run(args.activation, a, y, n);
+           });
 }
 
-void RunGated(const ElementwiseArgs& a, const RunContext& context, int64_t begin, int64_t end) {
-  ForSpans(a, begin, end, [&](int64_t row, int64_t column, int64_t n) {
-    a.kernels->gated_activate(a.code, a.a.For<float>(context.thread) + row * a.a_stride + column,
-                              a.b.For<float>(context.thread) + row * a.b_stride + column,
-                              a.y.For<float>(context.thread) + row * a.width + column, n);
-  });
+void RunGated(const ElementwiseArgs& args, const RunContext& context, int64_t begin, int64_t end) {
+  ForSpans(args, context.thread, begin, end,
+           [&](const float* a, const float* b, float* y, int64_t n) {
+             args.kernels->gated_activate.run(args.activation, a, b, y, n);
+           });
 }
 
-void RunScale(const ElementwiseArgs& a, const RunContext& context, int64_t begin, int64_t end) {
-  ForSpans(a, begin, end, [&](int64_t row, int64_t column, int64_t n) {
-    const float* x = a.a.For<float>(context.thread) + row * a.a_stride + column;
-    float* y = a.y.For<float>(context.thread) + row * a.width + column;
-    for (int64_t i = 0; i < n; ++i) y[i] = x[i] * a.number;
-  });
+void RunMultiply(const ElementwiseArgs& args, const RunContext& context, int64_t begin,
+                 int64_t end) {
+  ForSpans(args, context.thread, begin, end,
+           [&](const float* a, const float* b, float* y, int64_t n) {
+             args.kernels->multiply.run(a, b, y, n);
+           });
 }
 
-void RunSoftCap(const ElementwiseArgs& a, const RunContext& context, int64_t begin, int64_t end) {
-  ForSpans(a, begin, end, [&](int64_t row, int64_t column, int64_t n) {
-    const float* x = a.a.For<float>(context.thread) + row * a.a_stride + column;
-    float* y = a.y.For<float>(context.thread) + row * a.width + column;
-    for (int64_t i = 0; i < n; ++i) y[i] = a.number * std::tanh(x[i] / a.number);
-  });
+void RunScale(const ElementwiseArgs& args, const RunContext& context, int64_t begin, int64_t end) {
+  ForSpans(args, context.thread, begin, end,
+           [&](const float* a, const float*, float* y, int64_t n) {
+             args.kernels->scale.run(args.number, a, y, n);
+           });
+}
+
+void RunSoftCap(const ElementwiseArgs& args, const RunContext& context, int64_t begin,
+                int64_t end) {
+  ForSpans(args, context.thread, begin, end,
+           [&](const float* a, const float*, float* y, int64_t n) {
+             args.kernels->soft_cap.run(args.number, a, y, n);
+           });
 }
 
 struct Names {
@@ -66,51 +81,50 @@ struct Names {
 };
 
 template <RecordBuilder<ElementwiseArgs>::Function kFunction>
-Value Record(Tape& tape, Names names, ActivationCode code, float number, const Value& a,
+Value Record(Tape& tape, Names names, const ElementwiseArgs& settings, const Value& a,
              const Value* b) {
-  TN_CHECK(a.shape().rank() == 2 && a.dtype() == DType::kF32, "[num_tokens, width] fp32");
-  TN_CHECK(b == nullptr || b->shape() == a.shape(), "inputs of one shape");
-  const Value y = tape.NewValue(DType::kF32, a.shape());
+  TN_CHECK(IsMatrix(a), "[num_tokens, width] fp32");
+  TN_CHECK(b == nullptr || (IsMatrix(*b) && b->shape() == a.shape()), "inputs of one shape");
+  const auto [y, everyone] = NewRowResult(tape, DType::kF32, a.shape());
   RecordBuilder<ElementwiseArgs> record(tape, names.op, names.kernel);
-  record.args().kernels = &tape.kernels();
-  record.args().code = code;
-  record.args().number = number;
-  record.args().a_stride = a.stride_bytes(0) / 4;
+  record.args() = settings;
+  record.args().kernels = &tape.kernels().elementwise;
+  record.args().a_stride = FloatStride(a, 0);
   record.args().width = a.dim(1);
   record.Read(&ElementwiseArgs::a, a).Write(&ElementwiseArgs::y, y);
   if (b != nullptr) {
-    record.args().b_stride = b->stride_bytes(0) / 4;
+    record.args().b_stride = FloatStride(*b, 0);
     record.Read(&ElementwiseArgs::b, *b);
   }
-  record.template Commit<kFunction>({.items = a.dim(0) * ((a.dim(1) + kColumns - 1) / kColumns)});
+  record.template Commit<kFunction>({.items = a.dim(0) * SpansOf(a.dim(1)), .everyone = everyone});
   return y;
 }
 
 }  // namespace
 
 Value Activate(Tape& tape, Activation activation, const Value& x) {
-  return Record<RunActivate>(tape, {"activate", "reference/activate"}, CodeOf(activation), 0, x,
-                             nullptr);
+  return Record<RunActivate>(tape, {"activate", tape.kernels().elementwise.activate.name},
+                             {.activation = activation}, x, nullptr);
 }
 
 Value GatedActivate(Tape& tape, Activation activation, const Value& gate, const Value& up) {
-  return Record<RunGated>(tape, {"gated_activate", "reference/gated_activate"}, CodeOf(activation),
-                          0, gate, &up);
+  return Record<RunGated>(tape, {"gated_activate", tape.kernels().elementwise.gated_activate.name},
+                          {.activation = activation}, gate, &up);
 }
 
 Value Multiply(Tape& tape, const Value& a, const Value& b) {
-  return Record<RunGated>(tape, {"multiply", "reference/multiply"}, ActivationCode::kNone, 0, a,
-                          &b);
+  return Record<RunMultiply>(tape, {"multiply", tape.kernels().elementwise.multiply.name}, {}, a,
+                             &b);
 }
 
 Value Scale(Tape& tape, const Value& x, float factor) {
-  return Record<RunScale>(tape, {"scale", "reference/scale"}, ActivationCode::kNone, factor, x,
-                          nullptr);
+  return Record<RunScale>(tape, {"scale", tape.kernels().elementwise.scale.name},
+                          {.number = factor}, x, nullptr);
 }
 
 Value SoftCap(Tape& tape, const Value& x, float cap) {
-  return Record<RunSoftCap>(tape, {"soft_cap", "reference/soft_cap"}, ActivationCode::kNone, cap, x,
-                            nullptr);
+  return Record<RunSoftCap>(tape, {"soft_cap", tape.kernels().elementwise.soft_cap.name},
+                            {.number = cap}, x, nullptr);
 }
 
 }  // namespace tenon

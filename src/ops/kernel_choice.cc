@@ -1,14 +1,18 @@
 #include "tenon/ops/kernel_choice.h"
 
+#include <string>
+
 #include "tenon/kernels/table.h"
 
 namespace tenon {
 
 Result<const KernelTable*> KernelsFor(Isa isa) {
-  // One table so far; faster ones join in order of preference.
-  const KernelTable& reference = ReferenceKernels();
-  if (reference.isa <= isa) return &reference;
-  return Unavailable("no kernel table for isa " + std::string(NameOf(isa)));
+  // Best first; faster tables join at the front.
+  const KernelTable* const tables[] = {&ReferenceKernels()};
+  for (const KernelTable* table : tables) {
+    if (table->isa <= isa) return table;
+  }
+  return Unavailable("no kernel table for isa = " + std::string(NameOf(isa)));
 }
 
 std::string_view NameOf(const KernelTable& kernels) { return kernels.name; }

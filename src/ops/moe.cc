@@ -1,6 +1,9 @@
 #include "tenon/ops/moe.h"
 
-#include "tenon/ops/activation_code.h"
+#include <algorithm>
+
+#include "tenon/kernels/table.h"
+#include "tenon/ops/rows.h"
 #include "tenon/tensor/buffer.h"
 
 namespace tenon {
@@ -9,12 +12,11 @@ namespace {
 struct RouteArgs {
   Operand logits, experts, weights;
   const RoutingSpec* spec = nullptr;
-  const KernelTable* kernels = nullptr;
-  int64_t logits_stride = 0;
+  decltype(MoeKernels().route.run) route = nullptr;
+  int64_t logits_stride = 0;  // floats
 };
 
-void RunRoute(const RouteArgs& a, const RunContext& context, int64_t begin, int64_t end) {
-  const RoutingSpec& s = *a.spec;
+RouteKernelArgs KernelArgsOf(const RoutingSpec& s) {
   RouteKernelArgs args;
   args.experts = s.experts;
   args.top_k = s.top_k;
@@ -28,138 +30,234 @@ void RunRoute(const RouteArgs& a, const RunContext& context, int64_t begin, int6
   args.scale = s.scale;
   args.masked_score = s.masked_score;
   args.choice_bias = s.choice_bias;
+  return args;
+}
+
+void RunRoute(const RouteArgs& a, const RunContext& context, int64_t begin, int64_t end) {
+  const RouteKernelArgs args = KernelArgsOf(*a.spec);
   for (int64_t t = begin; t < end; ++t) {
-    a.kernels->route(args, a.logits.For<float>(context.thread) + t * a.logits_stride,
-                     a.experts.For<int32_t>(context.thread) + t * s.top_k,
-                     a.weights.For<float>(context.thread) + t * s.top_k,
-                     reinterpret_cast<float*>(context.scratch));
+    a.route(args, a.logits.For<float>(context.thread) + t * a.logits_stride,
+            a.experts.For<int32_t>(context.thread) + t * args.top_k,
+            a.weights.For<float>(context.thread) + t * args.top_k,
+            reinterpret_cast<float*>(context.scratch));
   }
 }
+
+// Both records' items are blocks of output rows. A thread takes its block of each expert in turn,
+// in ascending order, and applies it to the tokens that chose the expert, so that a weight is
+// decoded once for several tokens and sums have one order whatever the team.
+constexpr int64_t kRowBlock = 16;
+constexpr int64_t kTokenBlock = 8;  // tokens gathered for one call of the kernel
 
 struct ExpertsArgs {
   Operand x, experts, weights, inner, y;
-  const ExpertWeights* weights_of = nullptr;
+  const ExpertWeights* all = nullptr;
   const KernelTable* kernels = nullptr;
-  int64_t x_stride = 0;
-  int64_t top_k = 0, hidden = 0, intermediate = 0;
-  int64_t blocks = 0;  // row blocks of an expert's matrix
+  int64_t x_stride = 0;  // floats
+  int64_t num_tokens = 0, top_k = 0, hidden = 0, intermediate = 0;
 };
 
-constexpr int64_t kRowBlock = 64;
+// A thread's scratch.
+struct ExpertsScratch {
+  float* decoded;   // MatmulScratchFloats of the wider matrix
+  float* gathered;  // [kTokenBlock, the wider of hidden and intermediate]
+  float* first;     // [kTokenBlock, kRowBlock]
+  float* second;    // [kTokenBlock, kRowBlock]
+};
 
-// rows [begin, end) of one matrix times one vector; y [rows] indexed from the matrix's first row.
-void MultiplyRows(const KernelTable& kernels, const MatrixRef& w, const float* x, float* y,
-                  int64_t begin, int64_t end, float* scratch) {
-  MatmulKernelArgs args;
-  args.w = w.data;
-  args.row_bytes = w.row_bytes;
-  args.cols = w.cols;
-  args.bias = w.bias;
-  args.x = x;
-  args.x_stride = w.cols;
-  args.num_tokens = 1;
-  args.y = y;
-  args.y_stride = w.rows;
-  kernels.matmul[static_cast<int>(w.dtype)](args, begin, end, scratch);
+int64_t WiderOf(const ExpertsArgs& a) { return std::max(a.hidden, a.intermediate); }
+
+int64_t ScratchBytesOf(const ExpertsArgs& a) {
+  const int64_t floats =
+      MatmulScratchFloats(WiderOf(a)) + kTokenBlock * WiderOf(a) + 2 * kTokenBlock * kRowBlock;
+  return RoundUp(4 * floats, Buffer::kAlignment);
 }
 
-// Items: (token, choice, row block): inner[t, k, rows] = act(gate x) * up x.
-void RunGateUp(const ExpertsArgs& a, const RunContext& context, int64_t begin, int64_t end) {
-  float* scratch = reinterpret_cast<float*>(context.scratch);
-  for (int64_t item = begin; item < end; ++item) {
-    const int64_t choice = item / a.blocks;  // t * top_k + k
-    const int64_t from = item % a.blocks * kRowBlock;
-    const int64_t to = from + kRowBlock < a.intermediate ? from + kRowBlock : a.intermediate;
-    const int32_t e = a.experts.For<int32_t>(context.thread)[choice];
-    const float* x = a.x.For<float>(context.thread) + choice / a.top_k * a.x_stride;
-    float* inner = a.inner.For<float>(context.thread) + choice * a.intermediate;
-    float up[kRowBlock];
-    MultiplyRows(*a.kernels, a.weights_of->gate[static_cast<size_t>(e)], x, inner, from, to,
-                 scratch);
-    MultiplyRows(*a.kernels, a.weights_of->up[static_cast<size_t>(e)], x, up - from, from, to,
-                 scratch);
-    a.kernels->gated_activate(CodeOf(a.weights_of->activation), inner + from, up, inner + from,
-                              to - from);
+ExpertsScratch ScratchOf(const ExpertsArgs& a, const RunContext& context) {
+  float* decoded = reinterpret_cast<float*>(context.scratch);
+  float* gathered = decoded + MatmulScratchFloats(WiderOf(a));
+  float* first = gathered + kTokenBlock * WiderOf(a);
+  return {decoded, gathered, first, first + kTokenBlock * kRowBlock};
+}
+
+// Up to kTokenBlock rows that go through one expert.
+struct Batch {
+  const float* rows = nullptr;  // [count, width]
+  int64_t width = 0;
+  int64_t count = 0;
+};
+
+// rows [from, from + n) of `w` times the batch -> y [count, n].
+void MultiplyRows(const KernelTable& kernels, const MatrixRef& w, const Batch& batch, int64_t from,
+                  int64_t n, float* y, float* decoded) {
+  MatmulKernelArgs args;
+  args.w = w.data + from * w.row_bytes;
+  args.row_bytes = w.row_bytes;
+  args.cols = w.cols;
+  args.bias = w.bias == nullptr ? nullptr : w.bias + from;
+  args.x = batch.rows;
+  args.x_stride = batch.width;
+  args.num_tokens = batch.count;
+  args.y = y;
+  args.y_stride = n;
+  kernels.matmul.For(w.dtype).run(args, 0, n, decoded);
+}
+
+// Calls body(expert, choices, batch) for the choices (t * top_k + k) of every expert, at most
+// kTokenBlock at a time; row_of(choice) is the row that goes in, `width` floats.
+template <typename RowOf, typename Body>
+void ForBatches(const ExpertsArgs& a, const int32_t* experts, int64_t width, float* gathered,
+                RowOf row_of, Body body) {
+  const int64_t choices_in_all = a.num_tokens * a.top_k;
+  for (size_t e = 0; e < a.all->gate.size(); ++e) {
+    int64_t choices[kTokenBlock];
+    int64_t count = 0;
+    const auto flush = [&] {
+      if (count == 0) return;
+      Batch batch{row_of(choices[0]), width, count};
+      if (count > 1) {
+        for (int64_t i = 0; i < count; ++i) {
+          std::memcpy(gathered + i * width, row_of(choices[i]),
+                      static_cast<size_t>(width) * sizeof(float));
+        }
+        batch.rows = gathered;
+      }
+      body(e, choices, batch);
+      count = 0;
+    };
+    for (int64_t choice = 0; choice < choices_in_all; ++choice) {
+      if (experts[choice] != static_cast<int32_t>(e)) continue;
+      choices[count++] = choice;
+      if (count == kTokenBlock) flush();
+    }
+    flush();
   }
 }
 
-// Items: (token, row block): y[t, rows] = sum over the choices, in their order.
+// inner[choice, block] = act(gate x) * up x.
+void RunGateUp(const ExpertsArgs& a, const RunContext& context, int64_t begin, int64_t end) {
+  const ExpertsScratch scratch = ScratchOf(a, context);
+  const float* x = a.x.For<float>(context.thread);
+  float* inner = a.inner.For<float>(context.thread);
+  for (int64_t block = begin; block < end; ++block) {
+    const int64_t from = block * kRowBlock;
+    const int64_t n = std::min(kRowBlock, a.intermediate - from);
+    ForBatches(
+        a, a.experts.For<int32_t>(context.thread), a.hidden, scratch.gathered,
+        [&](int64_t choice) { return x + choice / a.top_k * a.x_stride; },
+        [&](size_t e, const int64_t* choices, const Batch& batch) {
+          MultiplyRows(*a.kernels, a.all->gate[e], batch, from, n, scratch.first, scratch.decoded);
+          MultiplyRows(*a.kernels, a.all->up[e], batch, from, n, scratch.second, scratch.decoded);
+          for (int64_t i = 0; i < batch.count; ++i) {
+            a.kernels->elementwise.gated_activate.run(
+                a.all->activation, scratch.first + i * n, scratch.second + i * n,
+                inner + choices[i] * a.intermediate + from, n);
+          }
+        });
+  }
+}
+
+// y[t, block] = sum over the chosen experts.
 void RunDown(const ExpertsArgs& a, const RunContext& context, int64_t begin, int64_t end) {
-  float* scratch = reinterpret_cast<float*>(context.scratch);
-  for (int64_t item = begin; item < end; ++item) {
-    const int64_t t = item / a.blocks;
-    const int64_t from = item % a.blocks * kRowBlock;
-    const int64_t to = from + kRowBlock < a.hidden ? from + kRowBlock : a.hidden;
-    float* y = a.y.For<float>(context.thread) + t * a.hidden;
-    for (int64_t i = from; i < to; ++i) y[i] = 0;
-    for (int64_t k = 0; k < a.top_k; ++k) {
-      const int64_t choice = t * a.top_k + k;
-      const int32_t e = a.experts.For<int32_t>(context.thread)[choice];
-      const float weight = a.weights.For<float>(context.thread)[choice];
-      float part[kRowBlock];
-      MultiplyRows(*a.kernels, a.weights_of->down[static_cast<size_t>(e)],
-                   a.inner.For<float>(context.thread) + choice * a.intermediate, part - from, from,
-                   to, scratch);
-      for (int64_t i = from; i < to; ++i) y[i] += weight * part[i - from];
+  const ExpertsScratch scratch = ScratchOf(a, context);
+  const float* inner = a.inner.For<float>(context.thread);
+  const float* weights = a.weights.For<float>(context.thread);
+  float* y = a.y.For<float>(context.thread);
+  for (int64_t block = begin; block < end; ++block) {
+    const int64_t from = block * kRowBlock;
+    const int64_t n = std::min(kRowBlock, a.hidden - from);
+    for (int64_t t = 0; t < a.num_tokens; ++t) {
+      std::memset(y + t * a.hidden + from, 0, static_cast<size_t>(n) * sizeof(float));
     }
+    ForBatches(
+        a, a.experts.For<int32_t>(context.thread), a.intermediate, scratch.gathered,
+        [&](int64_t choice) { return inner + choice * a.intermediate; },
+        [&](size_t e, const int64_t* choices, const Batch& batch) {
+          MultiplyRows(*a.kernels, a.all->down[e], batch, from, n, scratch.first, scratch.decoded);
+          for (int64_t i = 0; i < batch.count; ++i) {
+            a.kernels->elementwise.add_scaled.run(weights[choices[i]], scratch.first + i * n,
+                                                  y + choices[i] / a.top_k * a.hidden + from, n);
+          }
+        });
+  }
+}
+
+void CheckMatrices(const Tape& tape, std::span<const MatrixRef> matrices, int64_t rows,
+                   int64_t cols) {
+  for (const MatrixRef& m : matrices) {
+    TN_CHECK(m.rows == rows && m.cols == cols, "experts of one shape");
+    TN_CHECK(tape.kernels().matmul.For(m.dtype).run != nullptr, "a kernel for the weight's dtype");
   }
 }
 
 }  // namespace
 
 Routing Route(Tape& tape, const RoutingSpec& spec, const Value& logits) {
-  TN_CHECK(logits.dim(1) == spec.experts && spec.top_k >= 1 && spec.top_k <= spec.experts,
+  TN_CHECK(IsMatrix(logits) && logits.dim(1) == spec.experts && spec.top_k >= 1 &&
+               spec.top_k <= spec.experts,
            "experts and top_k");
-  TN_CHECK(spec.groups >= 1 && spec.experts % spec.groups == 0, "whole groups");
-  const Routing routing{tape.NewValue(DType::kI32, {logits.dim(0), spec.top_k}),
-                        tape.NewValue(DType::kF32, {logits.dim(0), spec.top_k})};
-  RecordBuilder<RouteArgs> record(tape, "moe_route", "reference/moe_route");
+  TN_CHECK(spec.groups >= 1 && spec.experts % spec.groups == 0 && spec.kept_groups >= 1 &&
+               spec.kept_groups <= spec.groups,
+           "whole groups, at least one kept");
+  const Shape shape{logits.dim(0), spec.top_k};
+  const auto [experts, everyone] = NewRowResult(tape, DType::kI32, shape);
+  const Routing routing{experts, NewRowResult(tape, DType::kF32, shape).value};
+  RecordBuilder<RouteArgs> record(tape, "moe_route", tape.kernels().moe.route.name);
   record.args().spec = &spec;
-  record.args().kernels = &tape.kernels();
-  record.args().logits_stride = logits.stride_bytes(0) / 4;
+  record.args().route = tape.kernels().moe.route.run;
+  record.args().logits_stride = FloatStride(logits, 0);
   record.Read(&RouteArgs::logits, logits)
       .Write(&RouteArgs::experts, routing.experts)
       .Write(&RouteArgs::weights, routing.weights);
-  record.Commit<RunRoute>(
-      {.items = logits.dim(0), .scratch_bytes = (2 * spec.experts + spec.groups) * 4});
+  record.Commit<RunRoute>({.items = logits.dim(0),
+                           .everyone = everyone,
+                           .scratch_bytes = 4 * RouteScratchFloats(spec.experts, spec.groups)});
   return routing;
 }
 
 Value ApplyExperts(Tape& tape, const ExpertWeights& experts, const Routing& routing,
                    const Value& x) {
-  TN_CHECK(!experts.gate.empty() && experts.gate.size() == experts.up.size() &&
-               experts.gate.size() == experts.down.size() && experts.gate[0].cols == x.dim(1),
+  TN_CHECK(IsMatrix(x) && !experts.gate.empty() && experts.gate.size() == experts.up.size() &&
+               experts.gate.size() == experts.down.size(),
            "three matrices per expert");
+  TN_CHECK(routing.experts.shape() == routing.weights.shape() &&
+               routing.experts.dim(0) == x.dim(0) && routing.experts.dtype() == DType::kI32,
+           "a routing of the same tokens");
   ExpertsArgs common;
-  common.weights_of = &experts;
+  common.all = &experts;
   common.kernels = &tape.kernels();
-  common.x_stride = x.stride_bytes(0) / 4;
+  common.x_stride = FloatStride(x, 0);
+  common.num_tokens = x.dim(0);
   common.top_k = routing.experts.dim(1);
   common.hidden = x.dim(1);
   common.intermediate = experts.gate[0].rows;
-  const int64_t scratch =
-      RoundUp((common.hidden > common.intermediate ? common.hidden : common.intermediate) * 4,
-              Buffer::kAlignment);
+  CheckMatrices(tape, experts.gate, common.intermediate, common.hidden);
+  CheckMatrices(tape, experts.up, common.intermediate, common.hidden);
+  CheckMatrices(tape, experts.down, common.hidden, common.intermediate);
+  const auto blocks_of = [&](int64_t rows) {
+    return x.dim(0) == 0 ? 0 : (rows + kRowBlock - 1) / kRowBlock;
+  };
   const Value inner = tape.NewValue(DType::kF32, {x.dim(0) * common.top_k, common.intermediate});
   const Value y = tape.NewValue(DType::kF32, {x.dim(0), common.hidden});
 
-  RecordBuilder<ExpertsArgs> gate_up(tape, "moe_gate_up", "reference/moe_gate_up");
+  RecordBuilder<ExpertsArgs> gate_up(tape, "moe_gate_up",
+                                     tape.kernels().matmul.For(experts.gate[0].dtype).name);
   gate_up.args() = common;
-  gate_up.args().blocks = (common.intermediate + kRowBlock - 1) / kRowBlock;
   gate_up.Read(&ExpertsArgs::x, x)
       .Read(&ExpertsArgs::experts, routing.experts)
       .Write(&ExpertsArgs::inner, inner);
   gate_up.Commit<RunGateUp>(
-      {.items = x.dim(0) * common.top_k * gate_up.args().blocks, .scratch_bytes = scratch});
+      {.items = blocks_of(common.intermediate), .scratch_bytes = ScratchBytesOf(common)});
 
-  RecordBuilder<ExpertsArgs> down(tape, "moe_down", "reference/moe_down");
+  RecordBuilder<ExpertsArgs> down(tape, "moe_down",
+                                  tape.kernels().matmul.For(experts.down[0].dtype).name);
   down.args() = common;
-  down.args().blocks = (common.hidden + kRowBlock - 1) / kRowBlock;
   down.Read(&ExpertsArgs::inner, inner)
       .Read(&ExpertsArgs::experts, routing.experts)
       .Read(&ExpertsArgs::weights, routing.weights)
       .Write(&ExpertsArgs::y, y);
-  down.Commit<RunDown>({.items = x.dim(0) * down.args().blocks, .scratch_bytes = scratch});
+  down.Commit<RunDown>(
+      {.items = blocks_of(common.hidden), .scratch_bytes = ScratchBytesOf(common)});
   return y;
 }
 

@@ -2,10 +2,17 @@
 
 #include <cmath>
 
-#include "tenon/ops/activation_code.h"
+#include "tenon/kernels/table.h"
+#include "tenon/ops/rows.h"
 
 namespace tenon {
 namespace {
+
+// Items are channels or heads and each walks all sequences, so that a number of a state is touched
+// by one thread only.
+float* StateOf(const StatePool& pool, const SequenceRun& run) {
+  return reinterpret_cast<float*>(pool.base + run.slot * pool.slot_bytes);
+}
 
 struct ConvArgs {
   Operand x, y;
@@ -13,46 +20,30 @@ struct ConvArgs {
   const KernelTable* kernels = nullptr;
   SequenceRuns runs;
   const StatePool* pool = nullptr;
-  int64_t x_stride = 0;
+  int64_t x_stride = 0;  // floats
 };
 
-float* StateOf(const StatePool& pool, const SequenceRun& run) {
-  return reinterpret_cast<float*>(pool.base + run.slot * pool.slot_bytes);
-}
-
-// Items are channels: each walks all sequences, so a state is touched by one thread only.
 void RunConv(const ConvArgs& a, const RunContext& context, int64_t begin, int64_t end) {
   const CausalConvSpec& s = *a.spec;
-  const int64_t taps = s.width;
-  const float* x = a.x.For<float>(context.thread);
-  float* y = a.y.For<float>(context.thread);
   for (int32_t i = 0; i < *a.runs.count; ++i) {
     const SequenceRun& run = a.runs.runs[i];
-    float* state = StateOf(*a.pool, run);  // [width - 1, channels]
-    for (int64_t c = begin; c < end; ++c) {
-      // Row j of the sequence's past and present: j < 0 comes from the state.
-      const auto input = [&](int64_t j) {
-        if (j >= 0) return x[(run.begin + j) * a.x_stride + c];
-        return run.fresh ? 0.0f : state[(taps - 1 + j) * s.channels + c];
-      };
-      const int64_t rows = run.end - run.begin;
-      for (int64_t t = 0; t < rows; ++t) {
-        double sum = s.bias == nullptr ? 0.0 : static_cast<double>(s.bias[c]);
-        for (int64_t k = 0; k < taps; ++k) {
-          sum += static_cast<double>(s.weight[c * taps + k]) *
-                 static_cast<double>(input(t - taps + 1 + k));
-        }
-        y[(run.begin + t) * s.channels + c] = static_cast<float>(sum);
-      }
-      // Oldest first: an entry is read before it is overwritten, since its source lies at or after
-      // it.
-      for (int64_t k = 0; k < taps - 1; ++k) state[k * s.channels + c] = input(rows - taps + 1 + k);
-    }
+    ConvKernelArgs args;
+    args.channels = s.channels;
+    args.width = s.width;
+    args.weight = s.weight;
+    args.bias = s.bias;
+    args.x = a.x.For<float>(context.thread) + run.begin * a.x_stride;
+    args.x_stride = a.x_stride;
+    args.y = a.y.For<float>(context.thread) + run.begin * s.channels;
+    args.y_stride = s.channels;
+    args.rows = run.end - run.begin;
+    args.state = StateOf(*a.pool, run);
+    args.fresh = run.fresh;
+    a.kernels->recurrent.conv.run(args, begin, end);
     if (s.activation == Activation::kNone) continue;
-    const ActivationCode code = CodeOf(s.activation);
-    for (int64_t t = run.begin; t < run.end; ++t) {
-      a.kernels->activate(code, y + t * s.channels + begin, y + t * s.channels + begin,
-                          end - begin);
+    for (int64_t t = 0; t < args.rows; ++t) {
+      float* y = args.y + t * s.channels + begin;
+      a.kernels->elementwise.activate.run(s.activation, y, y, end - begin);
     }
   }
 }
@@ -63,40 +54,44 @@ struct ScanArgs {
   const KernelTable* kernels = nullptr;
   SequenceRuns runs;
   const StatePool* pool = nullptr;
-  int64_t x_stride = 0, b_stride = 0, c_stride = 0, dt_stride = 0;
+  int64_t x_stride = 0, b_stride = 0, c_stride = 0, dt_stride = 0;  // floats
 };
 
-// Items are heads.
+// What does not depend on the sequence.
+ScanKernelArgs HeadArgs(const ScanArgs& a, int64_t h) {
+  const SelectiveScanSpec& s = *a.spec;
+  ScanKernelArgs args;
+  args.head_dim = s.head_dim;
+  args.state_size = s.state_size;
+  args.decay = -std::exp(s.a_log[h]);
+  args.d = s.d[h];
+  args.dt_bias = s.dt_bias[h];
+  args.dt_min = s.dt_min;
+  args.dt_max = s.dt_max;
+  args.x_stride = a.x_stride;
+  args.b_stride = a.b_stride;
+  args.c_stride = a.c_stride;
+  args.dt_stride = a.dt_stride;
+  args.y_stride = s.heads * s.head_dim;
+  return args;
+}
+
 void RunScan(const ScanArgs& a, const RunContext& context, int64_t begin, int64_t end) {
   const SelectiveScanSpec& s = *a.spec;
-  const int64_t width = s.heads * s.head_dim;
   for (int64_t h = begin; h < end; ++h) {
     const int64_t group = h / (s.heads / s.groups);
-    ScanKernelArgs args;
-    args.head_dim = s.head_dim;
-    args.state_size = s.state_size;
-    args.decay = -std::exp(s.a_log[h]);
-    args.d = s.d[h];
-    args.dt_bias = s.dt_bias[h];
-    args.dt_min = s.dt_min;
-    args.dt_max = s.dt_max;
-    args.x_stride = a.x_stride;
-    args.b_stride = a.b_stride;
-    args.c_stride = a.c_stride;
-    args.dt_stride = a.dt_stride;
-    args.y_stride = width;
+    ScanKernelArgs args = HeadArgs(a, h);
     for (int32_t i = 0; i < *a.runs.count; ++i) {
       const SequenceRun& run = a.runs.runs[i];
       args.x = a.x.For<float>(context.thread) + run.begin * a.x_stride + h * s.head_dim;
       args.b = a.b.For<float>(context.thread) + run.begin * a.b_stride + group * s.state_size;
       args.c = a.c.For<float>(context.thread) + run.begin * a.c_stride + group * s.state_size;
       args.dt = a.dt.For<float>(context.thread) + run.begin * a.dt_stride + h;
-      args.y = a.y.For<float>(context.thread) + run.begin * width + h * s.head_dim;
+      args.y = a.y.For<float>(context.thread) + run.begin * args.y_stride + h * s.head_dim;
+      args.rows = run.end - run.begin;
       args.state = StateOf(*a.pool, run) + h * s.head_dim * s.state_size;
-      if (run.fresh) {
-        for (int64_t n = 0; n < s.head_dim * s.state_size; ++n) args.state[n] = 0;
-      }
-      a.kernels->selective_scan(args, run.end - run.begin);
+      args.fresh = run.fresh;
+      a.kernels->recurrent.scan.run(args);
     }
   }
 }
@@ -111,14 +106,15 @@ int64_t StateBytesOf(const SelectiveScanSpec& spec) {
 
 Value CausalConv(Tape& tape, const CausalConvSpec& spec, const Value& x, const SequenceRuns& runs,
                  const StatePool& state) {
-  TN_CHECK(x.dim(1) == spec.channels && spec.width >= 1, "the convolution's channels");
+  TN_CHECK(IsMatrix(x) && x.dim(1) == spec.channels && spec.width >= 1,
+           "the convolution's channels");
   const Value y = tape.NewValue(DType::kF32, x.shape());
-  RecordBuilder<ConvArgs> record(tape, "causal_conv", "reference/causal_conv");
+  RecordBuilder<ConvArgs> record(tape, "causal_conv", tape.kernels().recurrent.conv.name);
   record.args().spec = &spec;
   record.args().kernels = &tape.kernels();
   record.args().runs = runs;
   record.args().pool = &state;
-  record.args().x_stride = x.stride_bytes(0) / 4;
+  record.args().x_stride = FloatStride(x, 0);
   record.Read(&ConvArgs::x, x).Write(&ConvArgs::y, y).WriteResource(&state);
   record.Commit<RunConv>({.items = spec.channels, .grain = 64});
   return y;
@@ -126,22 +122,26 @@ Value CausalConv(Tape& tape, const CausalConvSpec& spec, const Value& x, const S
 
 Value SelectiveScan(Tape& tape, const SelectiveScanSpec& spec, const SelectiveScanInput& input,
                     const SequenceRuns& runs, const StatePool& state) {
-  TN_CHECK(input.x.dim(1) == spec.heads * spec.head_dim &&
-               input.b.dim(1) == spec.groups * spec.state_size &&
-               input.c.shape() == input.b.shape() && input.dt.dim(1) == spec.heads &&
-               spec.heads % spec.groups == 0,
+  TN_CHECK(spec.groups >= 1 && spec.heads % spec.groups == 0, "whole groups of heads");
+  const int64_t rows = input.x.dim(0);
+  const auto is_input = [&](const Value& value, int64_t width) {
+    return IsMatrix(value) && value.dim(0) == rows && value.dim(1) == width;
+  };
+  TN_CHECK(is_input(input.x, spec.heads * spec.head_dim) &&
+               is_input(input.b, spec.groups * spec.state_size) &&
+               is_input(input.c, spec.groups * spec.state_size) && is_input(input.dt, spec.heads),
            "the scan's geometry");
   const Value y = tape.NewValue(DType::kF32, input.x.shape());
-  RecordBuilder<ScanArgs> record(tape, "selective_scan", "reference/selective_scan");
+  RecordBuilder<ScanArgs> record(tape, "selective_scan", tape.kernels().recurrent.scan.name);
   ScanArgs& args = record.args();
   args.spec = &spec;
   args.kernels = &tape.kernels();
   args.runs = runs;
   args.pool = &state;
-  args.x_stride = input.x.stride_bytes(0) / 4;
-  args.b_stride = input.b.stride_bytes(0) / 4;
-  args.c_stride = input.c.stride_bytes(0) / 4;
-  args.dt_stride = input.dt.stride_bytes(0) / 4;
+  args.x_stride = FloatStride(input.x, 0);
+  args.b_stride = FloatStride(input.b, 0);
+  args.c_stride = FloatStride(input.c, 0);
+  args.dt_stride = FloatStride(input.dt, 0);
   record.Read(&ScanArgs::x, input.x).Read(&ScanArgs::b, input.b).Read(&ScanArgs::c, input.c);
   record.Read(&ScanArgs::dt, input.dt).Write(&ScanArgs::y, y).WriteResource(&state);
   record.Commit<RunScan>({.items = spec.heads});

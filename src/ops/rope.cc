@@ -9,7 +9,7 @@ namespace {
 struct AnglesArgs {
   Operand y;
   const RopeFrequencyTable* table = nullptr;
-  const KernelTable* kernels = nullptr;
+  const RopeKernels* kernels = nullptr;
   const int32_t* positions = nullptr;
   const int32_t* regimes = nullptr;
 };
@@ -18,37 +18,56 @@ void RunAngles(const AnglesArgs& a, const RunContext& context, int64_t begin, in
   const int64_t half = a.table->rotary_dim / 2;
   for (int64_t t = begin; t < end; ++t) {
     const int64_t regime = a.regimes == nullptr ? 0 : a.regimes[t];
-    a.kernels->rope_angles(a.positions[t], a.table->inv_freq + regime * half,
-                           a.table->attention_factor[regime], half,
-                           a.y.For<float>(context.thread) + t * 2 * half);
+    a.kernels->angles.run(a.positions[t], a.table->inv_freq + regime * half,
+                          a.table->attention_factor[regime], half,
+                          a.y.For<float>(context.thread) + t * 2 * half);
   }
 }
 
 struct RopeArgs {
-  Operand x, angles;
-  void (*rotate)(float* x, const float* cos_sin, int64_t half) = nullptr;
-  RowStrides rows;
-  int64_t half = 0;
+  Operand x, angles, y;
+  RotateFunction* rotate = nullptr;
+  RowStrides x_rows, y_rows;
+  int64_t half = 0, width = 0;
 };
 
 void RunRope(const RopeArgs& a, const RunContext& context, int64_t begin, int64_t end) {
+  const float* x = a.x.For<float>(context.thread);
+  const float* angles = a.angles.For<float>(context.thread);
+  float* y = a.y.For<float>(context.thread);
   for (int64_t r = begin; r < end; ++r) {
-    a.rotate(a.x.For<float>(context.thread) + a.rows.OffsetOf(r),
-             a.angles.For<float>(context.thread) + r / a.rows.heads * 2 * a.half, a.half);
+    a.rotate(angles + r / a.x_rows.heads * 2 * a.half, a.half, x + a.x_rows.OffsetOf(r),
+             y + a.y_rows.OffsetOf(r), a.width);
   }
+}
+
+// y is x (in place) or another value of its shape.
+void RecordRope(Tape& tape, const Value& x, const Value& angles, RopePairing pairing,
+                const Value& y) {
+  TN_CHECK(IsRows(x) && IsMatrix(angles) && angles.is_contiguous(), "fp32 heads and their angles");
+  TN_CHECK(x.dim(0) == angles.dim(0) && x.dim(-1) >= angles.dim(1), "angles of the same tokens");
+  const RopeKernels& kernels = tape.kernels().rope;
+  const Kernel<RotateFunction>& kernel =
+      pairing == RopePairing::kInterleaved ? kernels.rotate_interleaved : kernels.rotate_half;
+  RecordBuilder<RopeArgs> record(tape, "rope", kernel.name);
+  record.args().rotate = kernel.run;
+  record.args().x_rows = RowsOf(x);
+  record.args().y_rows = RowsOf(y);
+  record.args().half = angles.dim(1) / 2;
+  record.args().width = x.dim(-1);
+  record.Read(&RopeArgs::x, x).Read(&RopeArgs::angles, angles).Write(&RopeArgs::y, y);
+  record.Commit<RunRope>({.items = NumRows(x), .grain = 4, .everyone = tape.IsPrivate(y)});
 }
 
 }  // namespace
 
 Value RopeAngles(Tape& tape, const RopeFrequencyTable& table, const int32_t* positions,
                  const int32_t* regimes, int64_t num_tokens) {
-  const bool everyone = num_tokens <= Tape::kEveryoneRows;
-  const Shape shape{num_tokens, table.rotary_dim};
-  const Value y =
-      everyone ? tape.NewPrivateValue(DType::kF32, shape) : tape.NewValue(DType::kF32, shape);
-  RecordBuilder<AnglesArgs> record(tape, "rope_angles", "reference/rope_angles");
+  TN_CHECK(table.rotary_dim % 2 == 0, "pairs of columns");
+  const auto [y, everyone] = NewRowResult(tape, DType::kF32, Shape{num_tokens, table.rotary_dim});
+  RecordBuilder<AnglesArgs> record(tape, "rope_angles", tape.kernels().rope.angles.name);
   record.args().table = &table;
-  record.args().kernels = &tape.kernels();
+  record.args().kernels = &tape.kernels().rope;
   record.args().positions = positions;
   record.args().regimes = regimes;
   record.Write(&AnglesArgs::y, y);
@@ -57,15 +76,14 @@ Value RopeAngles(Tape& tape, const RopeFrequencyTable& table, const int32_t* pos
 }
 
 void Rope(Tape& tape, const Value& x, const Value& angles, RopePairing pairing) {
-  TN_CHECK(x.dim(0) == angles.dim(0) && x.dim(-1) >= angles.dim(1), "angles of the same tokens");
-  const bool interleaved = pairing == RopePairing::kInterleaved;
-  RecordBuilder<RopeArgs> record(
-      tape, "rope", interleaved ? "reference/rope_interleaved" : "reference/rope_half");
-  record.args().rotate = interleaved ? tape.kernels().rope_interleaved : tape.kernels().rope_half;
-  record.args().rows = RowsOf(x);
-  record.args().half = angles.dim(1) / 2;
-  record.Update(&RopeArgs::x, x).Read(&RopeArgs::angles, angles);
-  record.Commit<RunRope>({.items = NumRows(x), .grain = 4, .everyone = tape.IsPrivate(x)});
+  RecordRope(tape, x, angles, pairing, x);
+}
+
+Value Rotated(Tape& tape, const Value& x, const Value& angles, RopePairing pairing) {
+  const bool copies = WorthEveryone(x.shape()) && !tape.IsPrivate(x);
+  const Value y = copies ? tape.NewPrivateValue(DType::kF32, x.shape()) : x;
+  RecordRope(tape, x, angles, pairing, y);
+  return y;
 }
 
 }  // namespace tenon

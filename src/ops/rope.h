@@ -1,6 +1,6 @@
-// Rotary position embedding: one table of cosines and sines per step and rope kind, then rotations
-// in place. How frequencies come from a config is config/rope_parameters.h. Records on the tape;
-// family code's thread only.
+// Rotary position embedding: one table of cosines and sines per step and rope kind, then rotations.
+// How frequencies come from a config is config/rope_parameters.h. Records on the tape; family
+// code's thread only.
 #pragma once
 
 #include "tenon/ops/tape.h"
@@ -29,5 +29,10 @@ Value RopeAngles(Tape& tape, const RopeFrequencyTable& table, const int32_t* pos
 // Rotates the first rotary_dim columns of each head of x [num_tokens, heads, head_dim] in place. A
 // rank-2 x [num_tokens, head_dim] is one head.
 void Rope(Tape& tape, const Value& x, const Value& angles, RopePairing pairing);
+
+// The same where only the result is read afterwards, never x: [num_tokens, heads, head_dim]. For
+// one token each thread rotates into a copy of its own, which saves a meeting; otherwise the result
+// is x, rotated in place.
+[[nodiscard]] Value Rotated(Tape& tape, const Value& x, const Value& angles, RopePairing pairing);
 
 }  // namespace tenon

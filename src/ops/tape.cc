@@ -29,10 +29,12 @@ Value Tape::NewBuffer(DType dtype, const Shape& shape, bool is_private) {
 }
 
 bool Tape::IsPrivate(const Value& value) const {
+  TN_CHECK(!value.empty(), "a value of this tape");
   return buffers_[static_cast<size_t>(value.buffer())].is_private;
 }
 
 void Tape::Keep(const Value& value, std::string name) {
+  TN_CHECK(!sealed_ && !value.empty(), "values are kept before the tape is sealed");
   buffers_[static_cast<size_t>(value.buffer())].kept = true;
   kept_.push_back({std::move(name), value});
 }
@@ -44,21 +46,48 @@ int32_t Tape::ResourceTarget(ResourceKey key) {
   return ~index;
 }
 
+Tape::Footprint Tape::FootprintOf(const Value& value) {
+  const int rank = value.shape().rank();
+  if (rank < 2 || value.stride_bytes(0) == 0) return {};
+  const int64_t period = value.stride_bytes(0);
+  int64_t extent = RowBytes(value.dtype(), value.dim(-1));
+  for (int i = 1; i < rank - 1; ++i) {
+    if (value.dim(i) == 0) return {};
+    extent += (value.dim(i) - 1) * value.stride_bytes(i);
+  }
+  const int64_t begin = value.offset_bytes() % period;
+  if (begin + extent > period) return {};
+  return {period, begin, begin + extent};
+}
+
+bool Tape::Conflict(const Access& a, const Access& b) {
+  if (!a.writes && !b.writes) return false;
+  const Footprint& p = a.footprint;
+  const Footprint& q = b.footprint;
+  const bool disjoint =
+      p.period != 0 && p.period == q.period && (p.end <= q.begin || q.end <= p.begin);
+  return !disjoint;
+}
+
+void Tape::CheckPrivacy(const Access& access) const {
+  if (!access.writes) return;
+  TN_CHECK(
+      IsPrivateTarget(access.target) == records_[static_cast<size_t>(access.record)].work.everyone,
+      "work done by everyone writes private values only, and only everyone writes those");
+}
+
 // A meeting separates a record from an earlier one of the same epoch when one of them writes what
 // the other touches. Private values need none: a thread only ever sees its own copy.
 void Tape::PlaceMeetings() {
   struct State {
-    int read_epoch = -1;
-    int write_epoch = -1;
+    int epoch = -1;
+    std::vector<const Access*> accesses;  // in this epoch
   };
   std::vector<State> buffers(buffers_.size());
   std::vector<State> resources(resources_.size());
   const auto state_of = [&](int32_t target) -> State& {
     return target >= 0 ? buffers[static_cast<size_t>(target)]
                        : resources[static_cast<size_t>(~target)];
-  };
-  const auto is_private = [&](int32_t target) {
-    return target >= 0 && buffers_[static_cast<size_t>(target)].is_private;
   };
   int epoch = 0;
   size_t next = 0;
@@ -68,20 +97,21 @@ void Tape::PlaceMeetings() {
     bool meet = false;
     for (size_t i = begin; i < next; ++i) {
       const Access& access = accesses_[i];
-      if (is_private(access.target)) continue;
-      TN_CHECK(!access.writes || !records_[r].work.everyone,
-               "work done by everyone writes private values only");
+      CheckPrivacy(access);
+      if (IsPrivateTarget(access.target)) continue;
       const State& state = state_of(access.target);
-      meet |= state.write_epoch == epoch || (access.writes && state.read_epoch == epoch);
+      meet |= state.epoch == epoch &&
+              std::any_of(state.accesses.begin(), state.accesses.end(),
+                          [&](const Access* other) { return Conflict(access, *other); });
     }
     if (meet) ++epoch;
     records_[r].meet_before = meet;
     for (size_t i = begin; i < next; ++i) {
       const Access& access = accesses_[i];
-      TN_CHECK(!is_private(access.target) || !access.writes || records_[r].work.everyone,
-               "a private value is written by everyone");
       State& state = state_of(access.target);
-      (access.writes ? state.write_epoch : state.read_epoch) = epoch;
+      if (state.epoch != epoch) state.accesses.clear();
+      state.epoch = epoch;
+      state.accesses.push_back(&access);
       if (access.target < 0) continue;
       BufferInfo& buffer = buffers_[static_cast<size_t>(access.target)];
       if (buffer.first_epoch < 0) buffer.first_epoch = epoch;
@@ -147,6 +177,9 @@ int Tape::meetings() const {
 
 void Tape::Bind(std::byte* arena, std::byte* scratch) {
   TN_CHECK(sealed_, "seal before binding");
+  TN_CHECK(reinterpret_cast<uintptr_t>(arena) % Buffer::kAlignment == 0 &&
+               reinterpret_cast<uintptr_t>(scratch) % Buffer::kAlignment == 0,
+           "the tape's memory is 64-byte aligned");
   arena_ = arena;
   scratch_ = scratch;
   for (const Patch& patch : patches_) {

@@ -71,8 +71,8 @@ class Tape {
   const KernelTable& kernels() const { return *kernels_; }
 
   // --- recording
-  // ------------------------------------------------------------------------------------------- A
-  // new shared value, or one with a private copy per thread.
+
+  // A new shared value, or one with a private copy per thread.
   Value NewValue(DType dtype, const Shape& shape) { return NewBuffer(dtype, shape, false); }
   Value NewPrivateValue(DType dtype, const Shape& shape) { return NewBuffer(dtype, shape, true); }
   bool IsPrivate(const Value& value) const;
@@ -89,16 +89,16 @@ class Tape {
     bool meet_before = false;  // set by Seal
     const char* op = "";       // "matmul": for profiles and taps
     const char* kernel = "";   // "reference/matmul": for the plan and the dispatch counters
-    const char* scope = "";    // path of the recording module, kept by the tape
+    const char* scope = "";    // path of the recording module
   };
 
-  // Names the module whose ops are recorded next; restored by the caller. Returns the previous
-  // scope.
+  // Names the module whose ops are recorded next; restored by the caller. The string outlives the
+  // tape. Returns the previous scope.
   const char* SetScope(const char* scope) { return std::exchange(scope_, scope); }
 
   // --- after recording
-  // --------------------------------------------------------------------------------------- Places
-  // meetings and buffers for a team of `threads`. Once.
+
+  // Places meetings and buffers for a team of `threads`. Once.
   void Seal(int threads);
   bool sealed() const { return sealed_; }
   int64_t arena_bytes() const { return arena_bytes_; }  // of all buffers, private copies included
@@ -130,12 +130,20 @@ class Tape {
     int last_epoch = -1;
     int64_t offset = 0;  // in the arena
   };
+  // The part of a buffer that an access touches: bytes [begin, end) of every `period`, as a slice
+  // of columns does; period 0: all of it. Disjoint parts (q and k of a fused qkv) need no meeting.
+  struct Footprint {
+    int64_t period = 0;
+    int64_t begin = 0;
+    int64_t end = 0;
+  };
   // One access of a record to a buffer (>= 0) or to an outside resource (< 0: ~index into
   // resources_).
   struct Access {
     int32_t record = 0;
     int32_t target = 0;
     bool writes = false;
+    Footprint footprint;
   };
   // An operand inside a record's args that Bind must fill.
   struct Patch {
@@ -147,6 +155,13 @@ class Tape {
 
   Value NewBuffer(DType dtype, const Shape& shape, bool is_private);
   int32_t ResourceTarget(ResourceKey key);
+  static Footprint FootprintOf(const Value& value);
+  // Whether the two must be ordered: one writes what the other touches.
+  static bool Conflict(const Access& a, const Access& b);
+  void CheckPrivacy(const Access& access) const;
+  bool IsPrivateTarget(int32_t target) const {
+    return target >= 0 && buffers_[static_cast<size_t>(target)].is_private;
+  }
   void PlaceMeetings();
   void PlaceBuffers(int threads);
   void Execute(ThreadTeam& team, int thread);
@@ -197,10 +212,10 @@ class RecordBuilder {
     return Add(member, value, true);
   }
   RecordBuilder& ReadResource(ResourceKey key) {
-    return AddTarget(tape_.ResourceTarget(key), false);
+    return AddAccess(tape_.ResourceTarget(key), false, {});
   }
   RecordBuilder& WriteResource(ResourceKey key) {
-    return AddTarget(tape_.ResourceTarget(key), true);
+    return AddAccess(tape_.ResourceTarget(key), true, {});
   }
   // An operand member of an array: `args().addends[i]`.
   RecordBuilder& ReadInto(Operand& operand, const Value& value) {
@@ -231,10 +246,10 @@ class RecordBuilder {
         reinterpret_cast<const std::byte*>(&operand) - reinterpret_cast<const std::byte*>(&args_);
     tape_.patches_.push_back(
         {Index(), static_cast<int32_t>(at), value.buffer(), value.offset_bytes()});
-    return AddTarget(value.buffer(), writes);
+    return AddAccess(value.buffer(), writes, Tape::FootprintOf(value));
   }
-  RecordBuilder& AddTarget(int32_t target, bool writes) {
-    tape_.accesses_.push_back({Index(), target, writes});
+  RecordBuilder& AddAccess(int32_t target, bool writes, const Tape::Footprint& footprint) {
+    tape_.accesses_.push_back({Index(), target, writes, footprint});
     return *this;
   }
   int32_t Index() const { return static_cast<int32_t>(tape_.records_.size()); }

@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <numeric>
+#include <vector>
 
 #include "tenon/ops/kernel_choice.h"
 #include "tenon/tensor/buffer.h"
@@ -65,7 +69,7 @@ Value Fill(Tape& tape) {
 // Random programs give the same numbers as a plain interpreter, for any team and however often they
 // run.
 TEST(Tape, RandomProgramsEqualPlainCode) {
-  rc::check([] {
+  EXPECT_TRUE(rc::check([] {
     const int threads = *rc::gen::inRange(1, 4);
     const int steps = *rc::gen::inRange(1, 25);
     Tape tape(Kernels());
@@ -102,7 +106,147 @@ TEST(Tape, RandomProgramsEqualPlainCode) {
         RC_ASSERT(std::vector<int64_t>(y, y + kN) == expected[which]);
       }
     }
-  });
+  }));
+}
+
+// --- programs over slices, some in place
+
+constexpr int64_t kRows = 6;
+constexpr int64_t kColumns = 12;
+
+struct MixArgs {
+  Operand from, to;
+  int64_t width = 0;
+  int64_t constant = 0;
+};
+// to[r, i] = 3 * to[r, i] + from[kRows - 1 - r, i] + constant: reads what other threads wrote.
+void RunMix(const MixArgs& args, const RunContext& context, int64_t begin, int64_t end) {
+  const auto* from = args.from.For<int64_t>(context.thread);
+  auto* to = args.to.For<int64_t>(context.thread);
+  for (int64_t r = begin; r < end; ++r) {
+    for (int64_t i = 0; i < args.width; ++i) {
+      int64_t& target = to[r * kColumns + i];
+      target = 3 * target + from[(kRows - 1 - r) * kColumns + i] + args.constant;
+    }
+  }
+}
+struct StartArgs {
+  Operand y;
+  int64_t first = 0;
+};
+void RunStart(const StartArgs& args, const RunContext& context, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) args.y.For<int64_t>(context.thread)[i] = args.first + i;
+}
+
+// The columns of a value that a record touches, for an independent opinion on meetings.
+struct Touch {
+  size_t value = 0;
+  int64_t begin = 0, end = 0;
+  bool writes = false;
+};
+
+bool MustBeOrdered(const std::vector<Touch>& a, const std::vector<Touch>& b,
+                   const std::vector<bool>& is_private) {
+  for (const Touch& p : a) {
+    for (const Touch& q : b) {
+      const bool overlap = p.value == q.value && p.begin < q.end && q.begin < p.end;
+      if (overlap && (p.writes || q.writes) && !is_private[p.value]) return true;
+    }
+  }
+  return false;
+}
+
+struct SliceProgram {
+  explicit SliceProgram(Tape& on) : tape(on) {}
+
+  Tape& tape;
+  std::vector<Value> values;
+  std::vector<bool> is_private;
+  std::vector<std::vector<int64_t>> expected;  // [kRows, kColumns] each
+  std::vector<std::vector<Touch>> touches;     // of each record
+
+  void Start(bool everyone) {
+    const Shape shape{kRows, kColumns};
+    const Value y =
+        everyone ? tape.NewPrivateValue(DType::kI64, shape) : tape.NewValue(DType::kI64, shape);
+    const int64_t first = 100 * static_cast<int64_t>(values.size());
+    RecordBuilder<StartArgs> record(tape, "start", "test");
+    record.args().first = first;
+    record.Write(&StartArgs::y, y);
+    record.Commit<RunStart>({.items = kRows * kColumns, .grain = 5, .everyone = everyone});
+    touches.push_back({{values.size(), 0, kColumns, true}});
+    values.push_back(y);
+    is_private.push_back(everyone);
+    std::vector<int64_t>& numbers = expected.emplace_back(kRows * kColumns);
+    std::iota(numbers.begin(), numbers.end(), first);
+  }
+
+  void Mix(const Touch& from, const Touch& to, int64_t constant) {
+    RecordBuilder<MixArgs> record(tape, "mix", "test");
+    record.args().width = to.end - to.begin;
+    record.args().constant = constant;
+    record.Read(&MixArgs::from, values[from.value].Slice(1, from.begin, from.end));
+    record.Update(&MixArgs::to, values[to.value].Slice(1, to.begin, to.end));
+    record.Commit<RunMix>({.items = kRows, .everyone = is_private[to.value]});
+    touches.push_back({from, to});
+    for (int64_t r = 0; r < kRows; ++r) {
+      for (int64_t i = 0; i < to.end - to.begin; ++i) {
+        auto& target = expected[to.value][static_cast<size_t>(r * kColumns + to.begin + i)];
+        const auto source = static_cast<size_t>((kRows - 1 - r) * kColumns + from.begin + i);
+        target = 3 * target + expected[from.value][source] + constant;
+      }
+    }
+  }
+
+  // Records between two meetings need no order, and every meeting separates two that do.
+  void CheckMeetings() const {
+    const auto records = tape.records();
+    size_t epoch_begin = 0;
+    for (size_t r = 0; r < records.size(); ++r) {
+      bool needed = false;
+      for (size_t other = epoch_begin; other < r; ++other) {
+        needed |= MustBeOrdered(touches[other], touches[r], is_private);
+      }
+      RC_ASSERT(records[r].meet_before == needed);
+      if (records[r].meet_before) epoch_begin = r;
+    }
+  }
+};
+
+TEST(Tape, RandomProgramsOverSlices) {
+  EXPECT_TRUE(rc::check([] {
+    const int threads = *rc::gen::inRange(1, 4);
+    const int steps = *rc::gen::inRange(0, 25);
+    Tape tape(Kernels());
+    SliceProgram program(tape);
+    program.Start(false);
+    program.Start(true);
+    program.Start(false);
+    for (int s = 0; s < steps; ++s) {
+      Touch from{*rc::gen::inRange<size_t>(0, 3), *rc::gen::inRange<int64_t>(0, 9), 0, false};
+      const Touch to{*rc::gen::inRange<size_t>(0, 3), *rc::gen::inRange<int64_t>(0, 9), 0, true};
+      const int64_t width = *rc::gen::inRange<int64_t>(1, 4);
+      // A record may not read what its other threads write.
+      if (from.value == to.value && std::abs(from.begin - to.begin) < width) {
+        from.value = (from.value + 1) % 3;
+      }
+      program.Mix({from.value, from.begin, from.begin + width, false},
+                  {to.value, to.begin, to.begin + width, true}, s);
+    }
+    for (const Value& value : program.values) tape.Keep(value, "value");
+    tape.Seal(threads);
+    program.CheckMeetings();
+    const Buffer arena = *Buffer::AllocateZeroed(tape.arena_bytes(), "test");
+    tape.Bind(arena.data(), nullptr);
+    ThreadTeam team(threads);
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      tape.Run(team);
+      for (size_t v = 0; v < program.values.size(); ++v) {
+        const auto* y = tape.ViewOf(program.values[v]).as<int64_t>();
+        RC_ASSERT(std::vector<int64_t>(y, y + kRows * kColumns) == program.expected[v]);
+      }
+    }
+  }));
 }
 
 TEST(Tape, PrivateWorkNeedsNoMeeting) {
@@ -142,6 +286,63 @@ TEST(Tape, DeadBuffersAreReused) {
   for (int i = 0; i < 50; ++i) x = Record<RunReverseSum>(tape, x, x, 1, false);
   tape.Seal(1);
   EXPECT_LE(tape.arena_bytes(), 3 * RoundUp(kN * 8, Buffer::kAlignment));
+}
+
+struct ScratchArgs {
+  Operand y;
+};
+// Writes its thread's scratch to the last byte, then shows that nobody else did.
+void RunScratch(const ScratchArgs& args, const RunContext& context, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) {
+    std::memset(context.scratch, context.thread, 200);
+    bool own = reinterpret_cast<uintptr_t>(context.scratch) % 64 == 0;
+    for (int at = 0; at < 200; ++at) own &= context.scratch[at] == std::byte(context.thread);
+    args.y.For<int64_t>(context.thread)[i] = own && context.threads == 3 ? 1 : 0;
+  }
+}
+
+TEST(Tape, EachThreadHasItsScratch) {
+  Tape tape(Kernels());
+  const Value y = tape.NewValue(DType::kI64, {1000});
+  RecordBuilder<ScratchArgs> record(tape, "scratch", "test");
+  record.Write(&ScratchArgs::y, y);
+  record.Commit<RunScratch>({.items = 1000, .scratch_bytes = 200});
+  tape.Keep(y, "y");
+  tape.Seal(3);
+  const Buffer arena = *Buffer::AllocateZeroed(tape.arena_bytes(), "test");
+  const Buffer scratch = *Buffer::AllocateZeroed(tape.scratch_bytes(), "test");
+  tape.Bind(arena.data(), scratch.data());
+  ThreadTeam team(3);
+  tape.Run(team);
+  const auto* values = tape.ViewOf(y).as<int64_t>();
+  EXPECT_EQ(std::count(values, values + 1000, 1), 1000);
+}
+
+TEST(Tape, NamesItsRecords) {
+  Tape tape(Kernels());
+  EXPECT_STREQ(tape.SetScope("model.layers.3"), "");
+  Fill(tape);
+  EXPECT_STREQ(tape.SetScope(""), "model.layers.3");
+  Fill(tape);
+  EXPECT_STREQ(tape.records()[0].scope, "model.layers.3");
+  EXPECT_STREQ(tape.records()[0].op, "fill");
+  EXPECT_STREQ(tape.records()[1].scope, "");
+}
+
+// Our own mistakes are found while the tape is sealed, not as a race.
+TEST(TapeDeathTest, PrivateAndEveryoneBelongTogether) {
+  const auto seal = [](bool is_private, bool everyone) {
+    Tape tape(Kernels());
+    RecordBuilder<FillArgs> record(tape, "fill", "test");
+    record.Write(&FillArgs::y, is_private ? tape.NewPrivateValue(DType::kI64, {kN})
+                                          : tape.NewValue(DType::kI64, {kN}));
+    record.Commit<RunFill>({.items = kN, .everyone = everyone});
+    tape.Seal(2);
+  };
+  seal(false, false);
+  seal(true, true);
+  EXPECT_DEATH(seal(false, true), "everyone");
+  EXPECT_DEATH(seal(true, false), "everyone");
 }
 
 TEST(Value, ViewsOfOneBuffer) {
