@@ -249,6 +249,7 @@ Status CacheManager::Check() const {
 
 Status CacheManager::CheckWritable(int32_t sequence, int64_t rows) const {
   const Sequence& s = At(sequence);
+  if (rows == 0) return {};
   for (size_t g = 0; g < groups_.size(); ++g) {
     if (plan_.groups[g].spec.kind != CacheKind::kPagedRows) continue;
     const PagePool& pool = *groups_[g].pool;
