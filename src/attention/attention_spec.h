@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "tenon/cache/cache_spec.h"
@@ -36,6 +37,9 @@ struct RelativeBias {
   int max_distance = 0;
   bool bidirectional = false;
 };
+// The bucket of a key `ahead` rows after the query (negative: before it), in [0, buckets). Constant
+// for distances of max_distance and more. Logarithms in fp32, as in the reference.
+int32_t BucketOf(const RelativeBias& bias, int64_t ahead);
 
 struct AttentionSpec {
   int layer = 0;
@@ -44,13 +48,15 @@ struct AttentionSpec {
   int64_t kv_heads = 0;
   int64_t head_dim = 0;  // of q and k
   int64_t v_head_dim = 0;
-  float scale = 0;                             // multiplies q.k
-  DType kv_dtype = DType::kF32;                // of cached rows; set before selection
-  int32_t page_tokens = 16;                    // set before selection
-  std::optional<int64_t> window = {};          // a query sees itself and window - 1 keys before it
-  std::optional<int64_t> chunk = {};           // Llama-4: same position / chunk only
-  float softcap = 0;                           // 0: none
-  const float* const* sinks = nullptr;         // -> [heads]; null: none
+  float scale = 0;                         // multiplies q.k
+  DType kv_dtype = DType::kF32;            // of cached rows; set before selection
+  int32_t page_tokens = 16;                // set before selection
+  std::optional<KvLayout> kv_layout = {};  // of rows shared with another layer; else the backend's
+  std::optional<int64_t> window = {};      // a query sees itself and window - 1 keys before it
+                                           // (encoder: as many after it)
+  std::optional<int64_t> chunk = {};       // Llama-4: same position / chunk only
+  float softcap = 0;                       // 0: none
+  const float* const* sinks = nullptr;     // -> [heads]; null: none
   const float* const* alibi_slopes = nullptr;  // -> [heads]; null: none
   std::optional<RelativeBias> relative_bias = {};
   std::optional<MlaGeometry> mla = {};
@@ -61,5 +67,14 @@ struct AttentionSpec {
     return mla ? mla->kv_lora_rank + mla->qk_rope_head_dim : kv_heads * (head_dim + v_head_dim);
   }
 };
+
+// What no layer can be: dimensions that are not positive or do not divide, limits that exclude each
+// other. Empty for a spec that any backend takes which the selector chose for it.
+struct SpecProblem {
+  std::string attribute;
+  std::string value;
+  std::string allowed;
+};
+std::optional<SpecProblem> ProblemOf(const AttentionSpec& spec);
 
 }  // namespace tenon

@@ -36,7 +36,9 @@ struct AttentionCall {
   const StepLayout* layout = nullptr;  // address stable over steps
   const StepPlan* plan =
       nullptr;  // of this layer's cache group and backend; null when nothing is cached
-  const LayerCache* cache = nullptr;  // address stable; null when nothing is cached
+  // Address stable; null when nothing is cached. A layer that reads another layer's rows passes
+  // that layer's: the address is how the tape knows which records touch the same rows.
+  const LayerCache* cache = nullptr;
 };
 
 // One layer of ordinary attention (multi-head, grouped, multi-query, encoder, cross).
@@ -67,7 +69,8 @@ class MlaLayer {
                        const AttentionCall& call) const = 0;
   // Queries against keys in their expanded form: q [num_tokens, heads, n + p], k_nope [rows, heads,
   // n], k_rope [rows, p], v [rows, heads, v]. chunk < 0: the rows are this step's own, causal;
-  // otherwise a gathered chunk, all of whose valid rows every query sees.
+  // otherwise a gathered chunk of the step's one prefill request, all of whose valid rows every
+  // query sees (within its window). A sink counts with the step's own rows.
   struct Expanded {
     Value q;
     Value k_nope;
@@ -92,9 +95,9 @@ class AttentionBackend {
   virtual KvLayout layout() const = 0;        // of its paged rows
   virtual std::unique_ptr<AttentionLayer> CreateLayer(const AttentionSpec& spec) const = 0;
   virtual std::unique_ptr<MlaLayer> CreateMlaLayer(const AttentionSpec& spec) const = 0;
-  // A plan for one cache group; Prepare fills it for the layout at hand. No allocation in a steady
-  // step.
-  virtual std::unique_ptr<StepPlan> CreatePlan(int group) const = 0;
+  // A plan for one cache group, whose layers declared `spec`; Prepare fills it for the layout at
+  // hand. No allocation in a steady step.
+  virtual std::unique_ptr<StepPlan> CreatePlan(int group, const CacheSpec& spec) const = 0;
   virtual void Prepare(const StepLayout& layout, StepPlan& plan) const = 0;
 };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tenon/base/text.h"
 
 namespace tenon {
@@ -16,9 +18,9 @@ constexpr FeatureRow kFeatures[] = {
      [](Spec s) { return s.window = 5, s; }},
     {Feature::kChunk, "chunk", [](const Spec& s) { return s.chunk.has_value(); },
      [](const Spec& s) { return std::to_string(*s.chunk); }, [](Spec s) { return s.chunk = 8, s; }},
-    {Feature::kSoftcap, "softcap", [](const Spec& s) { return s.softcap > 0; },
+    {Feature::kSoftcap, "softcap", [](const Spec& s) { return s.softcap != 0; },
      [](const Spec& s) { return fmt::format("{}", s.softcap); },
-     [](Spec s) { return s.softcap = 5, s; }},
+     [](Spec s) { return s.softcap = 1, s; }},
     {Feature::kSinks, "sinks", [](const Spec& s) { return s.sinks != nullptr; },
      [](const Spec&) { return std::string("yes"); },
      [](Spec s) { return s.sinks = &kExamplePointer, s; }},
@@ -42,38 +44,49 @@ constexpr FeatureRow kFeatures[] = {
      [](const Spec& s) { return !s.mla && s.v_head_dim != s.head_dim; },
      [](const Spec& s) { return fmt::format("{} (head_dim {})", s.v_head_dim, s.head_dim); },
      [](Spec s) { return s.v_head_dim = s.head_dim / 2, s; }},
-    {Feature::kEncoder, "kind", [](const Spec& s) { return s.kind == AttentionKind::kEncoder; },
-     [](const Spec&) { return std::string("encoder"); },
+    {Feature::kEncoder, "encoder", [](const Spec& s) { return s.kind == AttentionKind::kEncoder; },
+     [](const Spec&) { return std::string("yes"); },
      [](Spec s) { return s.kind = AttentionKind::kEncoder, s; }},
-    {Feature::kCross, "kind", [](const Spec& s) { return s.kind == AttentionKind::kCross; },
-     [](const Spec&) { return std::string("cross"); },
+    {Feature::kCross, "cross", [](const Spec& s) { return s.kind == AttentionKind::kCross; },
+     [](const Spec&) { return std::string("yes"); },
      [](Spec s) { return s.kind = AttentionKind::kCross, s; }},
 };
 
-template <typename T, typename Name>
-std::string ListOf(const AnyOf<T>& set, Name name) {
-  if (set.count == 0) return "any";
+std::string TextOf(int64_t number) { return std::to_string(number); }
+std::string TextOf(DType dtype) { return std::string(NameOf(dtype)); }
+std::string TextOf(KvLayout layout) { return std::string(NameOf(layout)); }
+
+template <typename T>
+std::string ListOf(const ValueSet<T>& set) {
+  if (set.any) return "any";
+  if (set.count == 0) return "none";
   std::vector<std::string> names;
-  for (size_t i = 0; i < set.count; ++i) names.push_back(name(set.values[i]));
+  for (size_t i = 0; i < set.count; ++i) names.push_back(TextOf(set.values[i]));
   return "{" + Join(names, ", ") + "}";
+}
+
+template <typename T>
+void CheckValue(std::string_view attribute, const ValueSet<T>& set, T value,
+                std::vector<Refusal>& refusals) {
+  if (set.Accepts(value)) return;
+  refusals.push_back({.who = {},
+                      .attribute = std::string(attribute),
+                      .value = TextOf(value),
+                      .supports = ListOf(set)});
+}
+
+std::string FeatureList(FeatureSet set) {
+  std::vector<std::string> names;
+  for (const FeatureRow& f : kFeatures) {
+    if (Has(set, f.feature)) names.emplace_back(f.name);
+  }
+  return names.empty() ? "none" : Join(names, ",");
 }
 
 }  // namespace
 
 std::string_view NameOf(AttentionPhase phase) {
   return phase == AttentionPhase::kPrefill ? "prefill" : "decode";
-}
-
-std::string_view NameOf(AttentionKind kind) {
-  switch (kind) {
-    case AttentionKind::kDecoder:
-      return "decoder";
-    case AttentionKind::kEncoder:
-      return "encoder";
-    case AttentionKind::kCross:
-      return "cross";
-  }
-  return "unknown";
 }
 
 std::span<const FeatureRow> Features() { return kFeatures; }
@@ -90,41 +103,68 @@ bool NeedsPhase(const AttentionSpec& spec, AttentionPhase phase) {
   return phase == AttentionPhase::kPrefill || spec.kind != AttentionKind::kEncoder;
 }
 
+std::string Refusal::Text() const {
+  return fmt::format("refused: {}: {} = {}, supports {}; set by {}; fix: {}", who, attribute, value,
+                     supports, set_by, fix);
+}
+
 std::vector<Refusal> RefusalsOf(const KernelRow& row, const AttentionSpec& spec,
                                 const MachineProfile& machine) {
   std::vector<Refusal> refusals;
-  const auto refuse = [&](std::string_view attribute, std::string value, std::string supports) {
-    refusals.push_back({fmt::format("{}/{}", row.backend, row.kernel), std::string(attribute),
-                        std::move(value), std::move(supports)});
-  };
-  const auto number = [](int64_t v) { return std::to_string(v); };
-  const auto dtype_name = [](DType t) { return std::string(NameOf(t)); };
   if (machine.isa < row.isa) {
-    refuse("isa", std::string(NameOf(machine.isa)), std::string(NameOf(row.isa)) + " or newer");
+    refusals.push_back({.who = {},
+                        .attribute = "isa",
+                        .value = std::string(NameOf(machine.isa)),
+                        .supports = std::string(NameOf(row.isa)) + " and newer"});
   }
-  // An encoder caches nothing, so the cache's properties do not matter to it.
   if (spec.kind != AttentionKind::kEncoder) {
-    if (!row.kv_dtypes.Accepts(spec.kv_dtype)) {
-      refuse("kv_dtype", dtype_name(spec.kv_dtype), ListOf(row.kv_dtypes, dtype_name));
-    }
-    if (!row.page_tokens.Accepts(spec.page_tokens)) {
-      refuse("page_tokens", number(spec.page_tokens), ListOf(row.page_tokens, number));
-    }
+    CheckValue("kv_dtype", row.kv_dtypes, spec.kv_dtype, refusals);
+    CheckValue("page_tokens", row.page_tokens, spec.page_tokens, refusals);
+    if (spec.kv_layout && !spec.mla)
+      CheckValue("kv_layout", row.layouts, *spec.kv_layout, refusals);
   }
-  if (!row.head_dims.Accepts(spec.head_dim))
-    refuse("head_dim", number(spec.head_dim), ListOf(row.head_dims, number));
+  CheckValue("head_dim", row.head_dims, spec.head_dim, refusals);
   const FeatureSet missing = RequiredFeatures(spec) & ~row.features;
   for (const FeatureRow& f : kFeatures) {
-    if (Has(missing, f.feature)) refuse(f.name, f.value(spec), "none");
+    if (!Has(missing, f.feature)) continue;
+    refusals.push_back(
+        {.who = {}, .attribute = std::string(f.name), .value = f.value(spec), .supports = "none"});
   }
+  for (Refusal& refusal : refusals) refusal.who = fmt::format("{}/{}", row.backend, row.kernel);
   return refusals;
 }
 
 const AttentionBackend* BackendTable::Find(std::string_view name) const {
+  for (const Alias& alias : aliases) {
+    if (EqualsIgnoreCase(alias.name, name)) name = alias.backend;
+  }
   for (const auto& backend : backends) {
     if (EqualsIgnoreCase(backend->name(), name)) return backend.get();
   }
   return nullptr;
+}
+
+std::string CapabilityMatrix(const BackendTable& table) {
+  std::vector<std::array<std::string, 9>> lines = {{"backend", "kernel", "phase", "isa", "kv_dtype",
+                                                    "page_tokens", "kv_layout", "head_dim",
+                                                    "features"}};
+  for (const KernelRow& row : table.rows) {
+    lines.push_back({std::string(row.backend), std::string(row.kernel),
+                     std::string(NameOf(row.phase)), std::string(NameOf(row.isa)),
+                     ListOf(row.kv_dtypes), ListOf(row.page_tokens), ListOf(row.layouts),
+                     ListOf(row.head_dims), FeatureList(row.features)});
+  }
+  std::array<size_t, 9> widths{};
+  for (const auto& line : lines) {
+    for (size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
+  }
+  std::string text;
+  for (const auto& line : lines) {
+    for (size_t i = 0; i + 1 < line.size(); ++i)
+      text += fmt::format("{:<{}}  ", line[i], widths[i]);
+    text += line.back() + "\n";
+  }
+  return text;
 }
 
 }  // namespace tenon

@@ -1,6 +1,6 @@
 // What kernels declare and what a layer requires: one table drives selection, refusals, the printed
-// matrix and the boundary tests. Deny by default: a feature that a row does not declare is refused,
-// also one invented later. Constant; thread-safe.
+// matrix and the coverage test. Deny by default: what a row does not declare is refused, also a
+// feature invented later. Constant; thread-safe.
 #pragma once
 
 #include <array>
@@ -39,7 +39,8 @@ constexpr FeatureSet operator|(Feature a, Feature b) {
 constexpr FeatureSet operator|(FeatureSet a, Feature b) { return a | static_cast<FeatureSet>(b); }
 constexpr bool Has(FeatureSet set, Feature f) { return (set & static_cast<FeatureSet>(f)) != 0; }
 
-// How a feature shows in a spec; `example` makes a spec that asks for it (for the coverage test).
+// How a feature shows in a spec; `example` makes a spec that asks for it (for the coverage test;
+// its tables are null).
 struct FeatureRow {
   Feature feature;
   std::string_view name;
@@ -52,54 +53,77 @@ FeatureSet RequiredFeatures(const AttentionSpec& spec);
 // Encoders have no decode phase.
 bool NeedsPhase(const AttentionSpec& spec, AttentionPhase phase);
 
-// A small set of values; empty means any.
+// The values of one attribute that a kernel supports: none unless it says so.
 template <typename T>
-struct AnyOf {
+struct ValueSet {
   std::array<T, 8> values{};
   size_t count = 0;
+  bool any = false;  // the attribute does not matter to the kernel
   constexpr bool Accepts(T v) const {
     for (size_t i = 0; i < count; ++i) {
       if (values[i] == v) return true;
     }
-    return count == 0;
+    return any;
   }
 };
 template <typename T, typename... Rest>
-constexpr AnyOf<T> Of(T first, Rest... rest) {
-  return {{first, static_cast<T>(rest)...}, 1 + sizeof...(rest)};
+constexpr ValueSet<T> Of(T first, Rest... rest) {
+  return {{first, static_cast<T>(rest)...}, 1 + sizeof...(rest), false};
+}
+template <typename T>
+constexpr ValueSet<T> Any() {
+  return {{}, 0, true};
 }
 
 // One kernel: a conjunction. A backend accepts a layer when, for each phase it needs, one of its
-// rows does.
+// rows does. The names live as long as the table (a plugin's: as long as the plugin).
 struct KernelRow {
   std::string_view backend;
   std::string_view kernel;
-  AttentionPhase phase;
-  Isa isa = Isa::kReference;
+  AttentionPhase phase = AttentionPhase::kPrefill;
+  Isa isa = Isa::kReference;  // and newer
   FeatureSet features = 0;
-  AnyOf<DType> kv_dtypes = {};
-  AnyOf<int64_t> head_dims = {};
-  AnyOf<int64_t> page_tokens = {};
+  // Of cached rows; no matter to encoders, which cache nothing.
+  ValueSet<DType> kv_dtypes = {};
+  ValueSet<int32_t> page_tokens = {};
+  ValueSet<KvLayout> layouts = {};  // without MLA, whose rows have one layout
+  ValueSet<int64_t> head_dims = {};
 };
 
+// Why a row does not serve a spec. `set_by` and `fix` are filled in by the selector.
 struct Refusal {
   std::string who;        // "NATIVE/generic_prefill"
   std::string attribute;  // "chunk"
   std::string value;      // "8192"
   std::string supports;   // "none"
+  std::string set_by = {};
+  std::string fix = {};
+
+  // "refused: <who>: <attribute> = <value>, supports <set>; set by <origin>; fix: <action>"
+  std::string Text() const;
 };
-// Empty: the row serves the spec.
+// Empty: the row serves the spec, which has no SpecProblem.
 std::vector<Refusal> RefusalsOf(const KernelRow& row, const AttentionSpec& spec,
                                 const MachineProfile& machine);
 
-// Rows in `auto` order and the backends they belong to. Plugins append.
+// Rows and the backends they belong to, both in `auto` order. Complete before anything is selected:
+// choices keep addresses of rows.
 struct BackendTable {
+  struct Alias {
+    std::string_view name;
+    std::string_view backend;
+  };
   std::vector<KernelRow> rows;
   std::vector<std::shared_ptr<const AttentionBackend>> backends;
+  std::vector<Alias> aliases;
 
+  // Any case, aliases too; null: unknown.
   const AttentionBackend* Find(std::string_view name) const;
 };
 // VANILLA and NATIVE with the given kernels.
 BackendTable BuiltinBackends(const KernelTable& kernels);
+
+// The table for people: one line per kernel, one column per attribute.
+std::string CapabilityMatrix(const BackendTable& table);
 
 }  // namespace tenon

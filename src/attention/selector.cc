@@ -2,30 +2,89 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tenon/base/text.h"
 
 namespace tenon {
 namespace {
 
-// TensorRT-LLM's name for what NATIVE is here.
-constexpr std::string_view kNativeAlias = "TRTLLM";
+// What every question of one selection needs.
+struct Request {
+  const AttentionSpec& spec;
+  const MachineProfile& machine;
+  const BackendTable& table;
+};
 
-std::string_view Canonical(std::string_view name) {
-  return EqualsIgnoreCase(name, kNativeAlias) ? "NATIVE" : name;
-}
+struct Rows {
+  const KernelRow* prefill = nullptr;
+  const KernelRow* decode = nullptr;
+  bool complete = true;
+};
 
 // The first row of the backend that serves the spec in this phase; the others' refusals are kept.
-const KernelRow* FirstRow(std::string_view backend, AttentionPhase phase, const AttentionSpec& spec,
-                          const MachineProfile& machine, const BackendTable& table,
+const KernelRow* FirstRow(const AttentionBackend& backend, AttentionPhase phase, const Request& r,
                           std::vector<Refusal>& refusals) {
   const KernelRow* found = nullptr;
-  for (const KernelRow& row : table.rows) {
-    if (row.backend != backend || row.phase != phase) continue;
-    const std::vector<Refusal> own = RefusalsOf(row, spec, machine);
+  bool any = false;
+  for (const KernelRow& row : r.table.rows) {
+    if (row.backend != backend.name() || row.phase != phase) continue;
+    any = true;
+    const std::vector<Refusal> own = RefusalsOf(row, r.spec, r.machine);
     if (own.empty() && found == nullptr) found = &row;
     refusals.insert(refusals.end(), own.begin(), own.end());
   }
+  if (!any) {
+    refusals.push_back({.who = std::string(backend.name()),
+                        .attribute = "phase",
+                        .value = std::string(NameOf(phase)),
+                        .supports = "none"});
+  }
   return found;
+}
+
+Rows RowsOf(const AttentionBackend& backend, const Request& r, std::vector<Refusal>& refusals) {
+  Rows rows;
+  for (const AttentionPhase phase : {AttentionPhase::kPrefill, AttentionPhase::kDecode}) {
+    if (!NeedsPhase(r.spec, phase)) continue;
+    const KernelRow* row = FirstRow(backend, phase, r, refusals);
+    (phase == AttentionPhase::kPrefill ? rows.prefill : rows.decode) = row;
+    rows.complete &= row != nullptr;
+  }
+  return rows;
+}
+
+// The backends that would serve the spec.
+std::vector<std::string> Serving(const Request& r) {
+  std::vector<std::string> names;
+  for (const auto& backend : r.table.backends) {
+    std::vector<Refusal> ignored;
+    if (RowsOf(*backend, r, ignored).complete) names.emplace_back(backend->name());
+  }
+  return names;
+}
+
+// Origin and way out of each refused attribute.
+void Explain(const Request& r, const SpecOrigins& origins, std::vector<Refusal>& refusals) {
+  const std::vector<std::string> serving = Serving(r);
+  for (Refusal& refusal : refusals) {
+    const std::string& a = refusal.attribute;
+    const Origin& origin = a == "isa"           ? origins.machine
+                           : a == "kv_dtype"    ? origins.kv_dtype
+                           : a == "page_tokens" ? origins.page_tokens
+                                                : origins.model;
+    refusal.set_by = origin.Text();
+    if (!serving.empty()) {
+      refusal.fix = fmt::format("--attn-backend {}", Join(serving, " or "));
+    } else if (a == "kv_dtype" || a == "page_tokens") {
+      refusal.fix = fmt::format("--{} one of {}", a == "kv_dtype" ? "kv-dtype" : "page-tokens",
+                                refusal.supports);
+    } else if (a == "isa") {
+      refusal.fix = "a machine with " + refusal.supports;
+    } else {
+      refusal.fix = "a backend that supports it (--custom-module-dirs); none here does";
+    }
+  }
 }
 
 }  // namespace
@@ -37,52 +96,57 @@ std::vector<std::string> BackendNames(const BackendTable& table) {
 }
 
 Choice SelectBackend(const Sourced<std::string>& wanted, const AttentionSpec& spec,
-                     const MachineProfile& machine, const BackendTable& table) {
+                     const MachineProfile& machine, const BackendTable& table,
+                     const SpecOrigins& origins) {
   Choice choice;
-  choice.origin = wanted.origin;
-  const std::string_view name = Canonical(wanted.value);
-  const bool any = EqualsIgnoreCase(name, "auto");
-  if (!any && table.Find(name) == nullptr) {
+  choice.is_auto = EqualsIgnoreCase(wanted.value, "auto");
+  const AttentionBackend* named = choice.is_auto ? nullptr : table.Find(wanted.value);
+  if (!choice.is_auto && named == nullptr) {
+    const std::vector<std::string> names = BackendNames(table);
+    const std::vector<std::string> near = NearNames(wanted.value, names);
     choice.refusals.push_back({"selector", "attention backend", "'" + wanted.value + "'",
-                               "{" + Join(BackendNames(table), ", ") + "}"});
+                               "{" + Join(names, ", ") + "}", wanted.origin.Text(),
+                               "--attn-backend " + (near.empty() ? names.front() : near.front())});
     return choice;
   }
+  if (const auto problem = ProblemOf(spec)) {
+    choice.refusals.push_back({"selector", problem->attribute, problem->value, problem->allowed,
+                               origins.model.Text(), "correct the configuration"});
+    return choice;
+  }
+  const Request request{spec, machine, table};
   for (const auto& backend : table.backends) {
-    if (!any && !EqualsIgnoreCase(backend->name(), name)) continue;
-    const KernelRow* rows[2] = {};
-    bool complete = true;
-    for (const AttentionPhase phase : {AttentionPhase::kPrefill, AttentionPhase::kDecode}) {
-      if (!NeedsPhase(spec, phase)) continue;
-      const KernelRow* row =
-          FirstRow(backend->name(), phase, spec, machine, table, choice.refusals);
-      rows[static_cast<int>(phase)] = row;
-      complete &= row != nullptr;
-    }
-    if (!complete) continue;
+    if (!choice.is_auto && backend.get() != named) continue;
+    const Rows rows = RowsOf(*backend, request, choice.refusals);
+    if (!rows.complete) continue;
     choice.backend = backend.get();
-    choice.prefill = rows[0];
-    choice.decode = rows[1];
-    return choice;
+    choice.prefill = rows.prefill;
+    choice.decode = rows.decode;
+    break;
   }
+  Explain(request, origins, choice.refusals);
   return choice;
 }
 
 std::vector<std::string> Choice::RefusalTexts() const {
   std::vector<std::string> texts;
-  for (const Refusal& r : refusals) {
-    texts.push_back(fmt::format(
-        "refused: {}: {} = {}, supports {}; set by {}; fix: choose a supported value or another "
-        "--attn-backend",
-        r.who, r.attribute, r.value, r.supports, origin.Text()));
-  }
+  for (const Refusal& refusal : refusals) texts.push_back(refusal.Text());
   return texts;
 }
 
 std::string Choice::Why() const {
-  std::string text = prefill == nullptr ? "" : fmt::format("prefill {}", prefill->kernel);
-  if (decode != nullptr)
-    text += fmt::format("{}decode {}", text.empty() ? "" : ", ", decode->kernel);
-  return text;
+  if (backend == nullptr) return "no backend supports the layer";
+  std::string text = fmt::format("prefill {}", prefill->kernel);
+  if (decode != nullptr) text += fmt::format(", decode {}", decode->kernel);
+  if (!is_auto) return text;
+  std::vector<std::string> passed;
+  for (const Refusal& r : refusals) {
+    std::string line = fmt::format("{} ({} = {})", r.who, r.attribute, r.value);
+    if (std::find(passed.begin(), passed.end(), line) == passed.end())
+      passed.push_back(std::move(line));
+  }
+  text += "; first in order that supports the layer";
+  return passed.empty() ? text : fmt::format("{}; passed over: {}", text, Join(passed, ", "));
 }
 
 }  // namespace tenon

@@ -1,7 +1,8 @@
 // StepLayout: what one engine step computes: rows, their sequences, cache pages and slots. The
 // engine fills it before the tape runs; its arrays never move, so tapes keep their addresses.
-// Prefill requests come first, then verify, then decode. Not thread-safe while being filled;
-// constant while a tape runs.
+// Prefill requests come first, then verify, then decode; rows past the last request are padding,
+// for which attention gives zeros. Which phases occur is fixed for a tape, how many requests of
+// each is not. Not thread-safe while being filled; constant while a tape runs.
 #pragma once
 
 #include <cstdint>

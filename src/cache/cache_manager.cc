@@ -3,120 +3,66 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
+#include <string>
 
 namespace tenon {
-namespace {
-
-bool IsPaged(CacheKind kind) { return kind == CacheKind::kPagedRows || kind == CacheKind::kCross; }
-
-// Random reads of less than 64 KiB run below streaming speed (reference/perf.md), so pages aim for
-// that.
-int32_t PageTokensFor(int64_t row_bytes) {
-  constexpr int64_t kTarget = 64 * 1024;
-  int32_t tokens = 16;
-  while (tokens < 256 && tokens * row_bytes < kTarget) tokens *= 2;
-  return tokens;
-}
-
-void SizeGroup(const CacheSizing& sizing, CacheGroupPlan& group) {
-  const CacheSpec& spec = group.spec;
-  const auto layers = static_cast<int64_t>(group.members.size());
-  if (spec.kind == CacheKind::kState) {
-    group.slot_bytes = RoundUp(spec.state_bytes, Buffer::kAlignment);
-    group.slots = sizing.max_sequences;
-    group.bytes = layers * group.slots * group.slot_bytes;
-    return;
-  }
-  const int64_t tokens = spec.kind == CacheKind::kCross ? sizing.cross_tokens : sizing.tokens;
-  group.page_tokens = sizing.page_tokens > 0 ? sizing.page_tokens : PageTokensFor(spec.row_bytes);
-  group.page_bytes = group.page_tokens * spec.row_bytes;
-  // Each sequence may leave its last page half empty.
-  group.pages = (tokens + group.page_tokens - 1) / group.page_tokens + sizing.max_sequences - 1;
-  group.bytes = layers * group.pages * group.page_bytes;
-}
-
-}  // namespace
-
-std::string_view NameOf(CacheKind kind) {
-  switch (kind) {
-    case CacheKind::kPagedRows:
-      return "paged rows";
-    case CacheKind::kState:
-      return "state";
-    case CacheKind::kCross:
-      return "cross";
-    case CacheKind::kSharedWith:
-      return "shared";
-    case CacheKind::kNone:
-      return "none";
-  }
-  return "unknown";
-}
-
-std::string_view NameOf(KvLayout layout) {
-  switch (layout) {
-    case KvLayout::kNhd:
-      return "NHD";
-    case KvLayout::kHnd:
-      return "HND";
-    case KvLayout::kRow:
-      return "row";
-  }
-  return "unknown";
-}
-
-CachePlan PlanCache(std::span<const CacheSpec> specs, const CacheSizing& sizing) {
-  CachePlan plan;
-  for (size_t i = 0; i < specs.size(); ++i) {
-    if (specs[i].kind == CacheKind::kNone || specs[i].kind == CacheKind::kSharedWith) continue;
-    auto group = std::find_if(plan.groups.begin(), plan.groups.end(),
-                              [&](const CacheGroupPlan& g) { return g.spec.SameGroup(specs[i]); });
-    if (group == plan.groups.end())
-      group = plan.groups.insert(group, CacheGroupPlan{.spec = specs[i], .members = {}});
-    group->members.push_back(static_cast<int>(i));
-  }
-  for (CacheGroupPlan& group : plan.groups) {
-    SizeGroup(sizing, group);
-    plan.bytes += group.bytes;
-  }
-  return plan;
-}
 
 Result<std::unique_ptr<CacheManager>> CacheManager::Create(std::span<const CacheSpec> specs,
                                                            std::span<LayerCache* const> caches,
                                                            const CacheSizing& sizing) {
   TN_CHECK(specs.size() == caches.size(), "one cache per spec");
   std::unique_ptr<CacheManager> manager(new CacheManager());
-  manager->plan_ = PlanCache(specs, sizing);
+  TN_ASSIGN_OR_RETURN(manager->plan_, PlanCache(specs, sizing));
   manager->sequences_.resize(static_cast<size_t>(sizing.max_sequences));
+  manager->snapshots_.resize(static_cast<size_t>(sizing.max_snapshots));
   for (size_t g = 0; g < manager->plan_.groups.size(); ++g) {
-    const CacheGroupPlan& group = manager->plan_.groups[g];
-    Pool pool;
-    const bool paged = IsPaged(group.spec.kind);
-    for (const int member : group.members) {
-      const int64_t bytes = paged ? group.pages * group.page_bytes : group.slots * group.slot_bytes;
-      TN_ASSIGN_OR_RETURN(Buffer buffer, Buffer::AllocateZeroed(bytes, "the cache"));
-      LayerCache& cache = *caches[static_cast<size_t>(member)];
-      cache.group = static_cast<int>(g);
-      cache.base = paged ? buffer.data() : nullptr;
-      cache.page_bytes = group.page_bytes;
-      cache.page_tokens = group.page_tokens;
-      cache.states = {paged ? nullptr : buffer.data(), group.slot_bytes};
-      pool.layers.push_back(std::move(buffer));
-    }
-    if (paged) {
-      for (int64_t page = group.pages - 1; page >= 0; --page)
-        pool.free.push_back(static_cast<int32_t>(page));
-      pool.tables.resize(static_cast<size_t>(sizing.max_sequences * group.pages));
-    }
-    pool.used.resize(static_cast<size_t>(sizing.max_sequences));
-    manager->pools_.push_back(std::move(pool));
+    TN_RETURN_IF_ERROR(manager->AddGroup(manager->plan_.groups[g], static_cast<int>(g), caches,
+                                         sizing.max_sequences));
   }
   for (size_t i = 0; i < specs.size(); ++i) {
-    if (specs[i].kind == CacheKind::kSharedWith)
-      *caches[i] = *caches[static_cast<size_t>(specs[i].shared_with)];
+    const size_t owner = OwnerOf(specs, i);
+    if (owner != i) *caches[i] = *caches[owner];
   }
   return manager;
+}
+
+Status CacheManager::AddGroup(const CacheGroupPlan& plan, int index,
+                              std::span<LayerCache* const> caches, int64_t max_sequences) {
+  const bool paged = IsPaged(plan.spec.kind);
+  Group group;
+  for (const int member : plan.members) {
+    // Not zeroed: rows are written before they are read, fresh states start from zero.
+    TN_ASSIGN_OR_RETURN(Buffer buffer, Buffer::Allocate(plan.pool_bytes, "the cache"));
+    LayerCache& cache = *caches[static_cast<size_t>(member)];
+    cache.group = index;
+    cache.base = paged ? buffer.data() : nullptr;
+    cache.page_bytes = plan.page_bytes;
+    cache.page_tokens = plan.page_tokens;
+    cache.states = {paged ? nullptr : buffer.data(), plan.slot_bytes};
+    group.layers.push_back(std::move(buffer));
+  }
+  if (paged) {
+    TN_ASSIGN_OR_RETURN(group.pool, PagePool::Create(plan.pages, plan.page_tokens, max_sequences));
+  }
+  groups_.push_back(std::move(group));
+  return {};
+}
+
+int64_t CacheManager::bytes() const {
+  int64_t sum = 0;
+  for (const Group& group : groups_) {
+    for (const Buffer& layer : group.layers) sum += layer.size();
+    if (group.pool) sum += group.pool->table_bytes();
+  }
+  return sum;
+}
+
+const CacheManager::Sequence& CacheManager::At(int32_t sequence) const {
+  TN_CHECK(sequence >= 0 && static_cast<size_t>(sequence) < sequences_.size() &&
+               sequences_[static_cast<size_t>(sequence)].live,
+           "only live sequences have rows");
+  return sequences_[static_cast<size_t>(sequence)];
 }
 
 Result<int32_t> CacheManager::Admit() {
@@ -128,66 +74,197 @@ Result<int32_t> CacheManager::Admit() {
   return DoesNotFit(fmt::format("all {} sequences are in use", sequences_.size()));
 }
 
-Status CacheManager::Resize(int32_t sequence, CacheKind kind, int64_t rows) {
-  for (size_t g = 0; g < pools_.size(); ++g) {  // first ask, then take: a failure changes nothing
-    const CacheGroupPlan& group = plan_.groups[g];
-    if (group.spec.kind != kind) continue;
-    const int64_t more = (rows + group.page_tokens - 1) / group.page_tokens -
-                         pools_[g].used[static_cast<size_t>(sequence)];
-    if (more > static_cast<int64_t>(pools_[g].free.size())) {
-      return DoesNotFit(
-          fmt::format("the cache has {} free pages of {} tokens, {} rows need {} more",
-                      pools_[g].free.size(), group.page_tokens, rows, more));
-    }
-  }
-  for (size_t g = 0; g < pools_.size(); ++g) {
-    const CacheGroupPlan& group = plan_.groups[g];
-    if (group.spec.kind != kind) continue;
-    Pool& pool = pools_[g];
-    int64_t& used = pool.used[static_cast<size_t>(sequence)];
-    int32_t* table = pool.tables.data() + sequence * group.pages;
-    const int64_t wanted = (rows + group.page_tokens - 1) / group.page_tokens;
-    for (; used < wanted; ++used) {
-      table[used] = pool.free.back();
-      pool.free.pop_back();
-    }
-    for (; used > wanted; --used) pool.free.push_back(table[used - 1]);
-  }
-  return {};
+Status CacheManager::DoesNotFitIn(size_t group, int64_t more, int64_t needed,
+                                  int64_t available) const {
+  const CacheGroupPlan& plan = plan_.groups[group];
+  return DoesNotFit(fmt::format(
+      "cache group {} ({}): {} more rows need {} pages of {} tokens, {} of {} are free; "
+      "fix: a larger cache or fewer sequences at a time",
+      group, NameOf(plan.spec.kind), more, needed, plan.page_tokens, available, plan.pages));
 }
 
 Status CacheManager::Append(int32_t sequence, int64_t tokens) {
-  Sequence& s = sequences_[static_cast<size_t>(sequence)];
-  TN_CHECK(s.live, "append to a live sequence");
-  TN_RETURN_IF_ERROR(Resize(sequence, CacheKind::kPagedRows, s.length + tokens));
+  Sequence& s = At(sequence);
+  TN_CHECK(tokens >= 0, "rows are added; Keep takes them away");
+  // First ask, then take: a failure changes nothing.
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (plan_.groups[g].spec.kind != CacheKind::kPagedRows) continue;
+    const PagePool& pool = *groups_[g].pool;
+    const int64_t needed = pool.NeededToGrow(sequence, s.length, tokens);
+    if (needed > pool.free_pages()) return DoesNotFitIn(g, tokens, needed, pool.free_pages());
+  }
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (plan_.groups[g].spec.kind != CacheKind::kPagedRows) continue;
+    if (const auto copy = groups_[g].pool->Grow(sequence, s.length, tokens)) CopyPage(g, *copy);
+  }
   s.length += tokens;
   return {};
 }
 
 Status CacheManager::SetCross(int32_t sequence, int64_t rows) {
-  Sequence& s = sequences_[static_cast<size_t>(sequence)];
-  TN_RETURN_IF_ERROR(Resize(sequence, CacheKind::kCross, rows));
+  Sequence& s = At(sequence);
+  TN_CHECK(rows >= 0, "a number of rows");
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (plan_.groups[g].spec.kind != CacheKind::kCross) continue;
+    const PagePool& pool = *groups_[g].pool;
+    const int64_t needed = pool.PagesFor(rows);
+    const int64_t available = pool.free_pages() + pool.FreedByShrink(sequence, 0);
+    if (needed > available) return DoesNotFitIn(g, rows, needed, available);
+  }
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (plan_.groups[g].spec.kind != CacheKind::kCross) continue;
+    groups_[g].pool->Shrink(sequence, 0);
+    groups_[g].pool->Grow(sequence, 0, rows);
+  }
   s.cross_length = rows;
   return {};
 }
 
-void CacheManager::Keep(int32_t sequence, int64_t rows) {
-  Sequence& s = sequences_[static_cast<size_t>(sequence)];
-  TN_CHECK(rows <= s.length, "keep no more than there is");
-  TN_CHECK(Resize(sequence, CacheKind::kPagedRows, rows).ok(), "shrinking always fits");
-  s.length = rows;
+Result<int32_t> CacheManager::Fork(int32_t sequence) {
+  const Sequence& from = At(sequence);
+  TN_ASSIGN_OR_RETURN(const int32_t to, Admit(), "forking a sequence");
+  sequences_[static_cast<size_t>(to)] = from;
+  for (Group& group : groups_) {
+    if (group.pool) group.pool->Share(sequence, to);
+  }
+  CopyStates(SlotOf(sequence), SlotOf(to));
+  return to;
+}
+
+Status CacheManager::Keep(int32_t sequence, int64_t rows) {
+  const Sequence& s = At(sequence);
+  TN_CHECK(rows >= 0 && rows <= s.length, "keep no more than there is");
+  if (rows == s.length) return {};
+  if (plan_.HasStates() && rows > 0) {
+    const auto found = std::find_if(
+        snapshots_.begin(), snapshots_.end(),
+        [&](const SnapshotEntry& e) { return e.sequence == sequence && e.length == rows; });
+    if (found == snapshots_.end()) {
+      std::string taken;
+      for (const SnapshotEntry& e : snapshots_) {
+        if (e.sequence == sequence)
+          taken += fmt::format("{}{}", taken.empty() ? "" : ", ", e.length);
+      }
+      return Refused(
+          fmt::format("states of a sequence of {} rows cannot go back to {}; snapshots "
+                      "were taken at {{{}}}; fix: take one before rows that may go",
+                      s.length, rows, taken));
+    }
+    CopyStates(SnapshotSlot(static_cast<int32_t>(found - snapshots_.begin())), SlotOf(sequence));
+  }
+  ShrinkRows(sequence, rows);
+  return {};
+}
+
+void CacheManager::ShrinkRows(int32_t sequence, int64_t rows) {
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (plan_.groups[g].spec.kind == CacheKind::kPagedRows) groups_[g].pool->Shrink(sequence, rows);
+  }
+  At(sequence).length = rows;
+  DropSnapshots(sequence, rows);  // their rows will be written anew
 }
 
 void CacheManager::Free(int32_t sequence) {
-  for (const CacheKind kind : {CacheKind::kPagedRows, CacheKind::kCross}) {
-    TN_CHECK(Resize(sequence, kind, 0).ok(), "shrinking always fits");
+  static_cast<void>(At(sequence));
+  for (Group& group : groups_) {
+    if (group.pool) group.pool->Shrink(sequence, 0);
   }
+  DropSnapshots(sequence, -1);
   sequences_[static_cast<size_t>(sequence)] = {};
 }
 
-const int32_t* CacheManager::PagesOf(int32_t sequence, int group) const {
-  const auto g = static_cast<size_t>(group);
-  return pools_[g].tables.data() + sequence * plan_.groups[g].pages;
+Result<int32_t> CacheManager::Snapshot(int32_t sequence) {
+  const Sequence& s = At(sequence);
+  for (size_t i = 0; i < snapshots_.size(); ++i) {
+    if (snapshots_[i].sequence >= 0) continue;
+    const auto snapshot = static_cast<int32_t>(i);
+    snapshots_[i] = {sequence, s.length};
+    CopyStates(SlotOf(sequence), SnapshotSlot(snapshot));
+    return snapshot;
+  }
+  return DoesNotFit(fmt::format("all {} snapshots of states are in use", snapshots_.size()));
+}
+
+void CacheManager::Restore(int32_t snapshot) {
+  const SnapshotEntry entry = snapshots_[static_cast<size_t>(snapshot)];
+  TN_CHECK(entry.sequence >= 0 && entry.length <= At(entry.sequence).length,
+           "a snapshot of a live sequence that still has its rows");
+  CopyStates(SnapshotSlot(snapshot), SlotOf(entry.sequence));
+  ShrinkRows(entry.sequence, entry.length);
+}
+
+void CacheManager::Drop(int32_t snapshot) { snapshots_[static_cast<size_t>(snapshot)] = {}; }
+
+void CacheManager::DropSnapshots(int32_t sequence, int64_t longer_than) {
+  for (SnapshotEntry& e : snapshots_) {
+    if (e.sequence == sequence && e.length > longer_than) e = {};
+  }
+}
+
+void CacheManager::CopyPage(size_t group, const PagePool::Copy& copy) {
+  const int64_t bytes = plan_.groups[group].page_bytes;
+  for (const Buffer& layer : groups_[group].layers) {
+    std::memcpy(layer.data() + copy.to * bytes, layer.data() + copy.from * bytes,
+                static_cast<size_t>(bytes));
+  }
+}
+
+void CacheManager::CopyStates(int64_t from_slot, int64_t to_slot) {
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const CacheGroupPlan& plan = plan_.groups[g];
+    if (plan.spec.kind != CacheKind::kState) continue;
+    for (const Buffer& layer : groups_[g].layers) {
+      std::memcpy(layer.data() + to_slot * plan.slot_bytes,
+                  layer.data() + from_slot * plan.slot_bytes, static_cast<size_t>(plan.slot_bytes));
+    }
+  }
+}
+
+void CacheManager::CopyPages(int group, std::span<const int32_t> sequences, int64_t stride,
+                             int32_t* table) const {
+  for (const int32_t sequence : sequences) {
+    const auto pages = PagesOf(sequence, group);
+    TN_CHECK(static_cast<int64_t>(pages.size()) <= stride, "a row of the table holds all pages");
+    std::copy(pages.begin(), pages.end(), table);
+    table += stride;
+  }
+}
+
+Status CacheManager::Check() const {
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (!groups_[g].pool) continue;
+    const std::string where = fmt::format("cache group {}", g);
+    TN_RETURN_IF_ERROR(groups_[g].pool->Check(), where);
+    for (size_t s = 0; s < sequences_.size(); ++s) {
+      const int64_t rows = RowsIn(g, sequences_[s]);
+      const size_t has = groups_[g].pool->TableOf(static_cast<int64_t>(s)).size();
+      if (static_cast<int64_t>(has) != groups_[g].pool->PagesFor(rows)) {
+        return InternalError(fmt::format("{}: sequence {} has {} pages for {} rows of {} per page",
+                                         where, s, has, rows, groups_[g].pool->page_tokens()));
+      }
+    }
+  }
+  return {};
+}
+
+Status CacheManager::CheckWritable(int32_t sequence, int64_t rows) const {
+  const Sequence& s = At(sequence);
+  if (rows == 0) return {};
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (plan_.groups[g].spec.kind != CacheKind::kPagedRows) continue;
+    const PagePool& pool = *groups_[g].pool;
+    const auto pages = pool.TableOf(sequence);
+    for (auto j = static_cast<size_t>((s.length - rows) / pool.page_tokens()); j < pages.size();
+         ++j) {
+      if (pool.references(pages[j]) != 1) {
+        return InternalError(
+            fmt::format("cache group {}: sequence {} would write page {}, which "
+                        "{} sequences share",
+                        g, sequence, pages[j], pool.references(pages[j])));
+      }
+    }
+  }
+  return {};
 }
 
 }  // namespace tenon

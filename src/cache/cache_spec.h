@@ -36,13 +36,17 @@ struct CacheSpec {
   DType dtype = DType::kF32;
   KvLayout layout = KvLayout::kNhd;
   std::optional<int64_t> window = {};  // rows older than this may be dropped
+  // Paged kinds: a power of two of 16..256 that the layer's kernels were selected for; 0: the rule
+  // of PageTokensFor.
+  int32_t page_tokens = 0;
   int shared_with = -1;  // kSharedWith: the index of the other spec in the model's list
 
   // Equal specs of different layers share a group (pages and block tables); `layer` does not
   // matter.
   bool SameGroup(const CacheSpec& other) const {
     return kind == other.kind && row_bytes == other.row_bytes && state_bytes == other.state_bytes &&
-           dtype == other.dtype && layout == other.layout && window == other.window;
+           dtype == other.dtype && layout == other.layout && window == other.window &&
+           page_tokens == other.page_tokens;
   }
 };
 

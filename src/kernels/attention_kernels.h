@@ -1,6 +1,7 @@
-// Attention kernels: one query row of one key/value head at a time, over keys that lie in pages or
-// densely. Everything (paged, latent, cross, encoder) is a KeyValueSource. Plain functions over raw
-// pointers, no STL. Thread-safe.
+// Attention kernels: some query rows of one key/value head against keys that lie in pages or
+// densely. Everything (paged, latent, cross, encoder, expanded) is a KeyValueSource plus
+// ScoreRules. Plain functions over raw pointers, single-threaded, no STL; splitting work is the
+// backends'. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -10,71 +11,114 @@
 
 namespace tenon {
 
-// Where key and value rows are. Row j of head h: paged (pages != null) at base + pages[j /
-// page_tokens] * page_bytes + j % page_tokens * slot_stride + h * head_stride, dense at base + j *
-// slot_stride + h * head_stride.
+// Where key and value rows are. Row j of head h, K or V: in pages (pages != null) at base + pages[j
+// / page_tokens] * page_bytes + j % page_tokens * slot_stride + h * head_stride, densely at base +
+// j
+// * slot_stride + h * head_stride. Strides in bytes.
 struct KeyValueSource {
   const int32_t* pages = nullptr;  // this sequence's page table
   int64_t page_bytes = 0;
   int32_t page_tokens = 1;
   DType dtype = DType::kF32;  // f32 or bf16
   const std::byte* k = nullptr;
-  int64_t k_slot_stride = 0, k_head_stride = 0;  // bytes
+  int64_t k_slot_stride = 0, k_head_stride = 0;
   const std::byte* v = nullptr;
-  int64_t v_slot_stride = 0, v_head_stride = 0;  // bytes
+  int64_t v_slot_stride = 0, v_head_stride = 0;
   // The key's second part, dense fp32 and shared by all heads (MLA's rotary part); width 0: none.
   const float* k2 = nullptr;
   int64_t k2_slot_stride = 0;  // floats
   int64_t k2_width = 0;
+  int64_t position = 0;  // in the sequence, of row 0
 };
 
-// T5's bucketed bias: table [buckets, heads] or null.
-struct BiasTable {
-  const float* table = nullptr;
+// Which keys a query sees and what happens to a dot product before the softmax, in this order:
+// scale, softcap, alibi, bias. Static per layer.
+struct ScoreRules {
+  float scale = 0;
+  float softcap = 0;  // s -> softcap * tanh(s / softcap); 0: none
+  // A query at position p sees keys at [p - window + 1, p] of the same p / chunk; when not causal
+  // also as far ahead. 0: no such limit.
+  bool causal = false;
+  int64_t window = 0;
+  int64_t chunk = 0;
+  const float* sinks = nullptr;  // [heads]: a further logit that has no value; null: none
+  const float* alibi = nullptr;  // [heads]: score -= slope * distance; null: none
+  const float* bias = nullptr;   // [buckets, heads]; null: none
   int64_t heads = 0;
-  int32_t buckets = 0;
-  int32_t max_distance = 0;
-  bool bidirectional = false;
+  // Bucket of a key this many rows before and after the query; [max_distance + 1], the last entry
+  // for all that are farther.
+  const int32_t* buckets_before = nullptr;
+  const int32_t* buckets_after = nullptr;
+  int64_t max_distance = 0;
 };
 
 struct AttendArgs {
   KeyValueSource source;
+  const ScoreRules* rules = nullptr;
   int64_t kv_head = 0;
   int64_t group = 1;       // query heads of this kv head
   int64_t first_head = 0;  // index of the first of them, for per-head numbers
   int64_t k_width = 0;     // of the first key part
   int64_t v_width = 0;
-  float scale = 0;
-  float softcap = 0;             // 0: none
-  const float* sinks = nullptr;  // [heads] or null
-  const float* alibi = nullptr;  // [heads] or null
-  BiasTable bias;
-  int64_t begin = 0, end = 0;  // visible rows
-  int64_t position = 0;        // the query's own row, for distances
-  const float* q = nullptr;    // [group, k_width + k2_width]
-  int64_t q_head_stride = 0;   // floats
-  float* out = nullptr;        // [group, v_width], normalised; zero when nothing is visible
-  int64_t out_head_stride = 0;
-  float* stats = nullptr;  // [group, 2] row maximum and row sum, or null
-  int64_t stats_head_stride = 2;
+  int64_t rows = 1;                    // query rows
+  int64_t position = 0;                // of the first one in the sequence
+  int64_t key_begin = 0, key_end = 0;  // rows of the source; the rules narrow them per query row
+  const float* q = nullptr;            // [rows, group, k_width + k2_width]
+  int64_t q_row_stride = 0, q_head_stride = 0;  // floats
+};
+
+// Where normalised results go. Zero where nothing is visible.
+struct AttendOut {
+  float* out = nullptr;                     // [rows, group, v_width]
+  int64_t row_stride = 0, head_stride = 0;  // floats
+  float* stats = nullptr;                   // [rows, group, 2]: row maximum and sum, or null
+  int64_t stats_row_stride = 0, stats_head_stride = 0;
+};
+
+// Softmax sums over some of the keys, not normalised: per (row, head) StateFloats numbers: the sum
+// of p * v [v_width], the maximum, the sum of p = exp(score - maximum). Sinks not included.
+struct AttendState {
+  float* state = nullptr;
+  int64_t row_stride = 0, head_stride = 0;  // floats
+};
+constexpr int64_t StateFloats(int64_t v_width) { return v_width + 2; }
+
+// One head's output and its row maximum and sum.
+struct NormalisedPart {
+  const float* out = nullptr;
+  const float* stats = nullptr;
 };
 
 struct AttentionKernels {
-  // scratch: AttendScratchFloats(args' widths, group) floats.
-  void (*vanilla)(const AttendArgs& args,
-                  float* scratch) = nullptr;  // two passes in double: the oracle
-  void (*online)(const AttendArgs& args,
-                 float* scratch) = nullptr;  // one pass with a running maximum
-  // dst = src rounded to dtype, n numbers.
+  // Two passes in double, sinks included: the oracle. scratch: VanillaScratchFloats.
+  void (*vanilla)(const AttendArgs& args, const AttendOut& out, float* scratch) = nullptr;
+  // One pass with a running maximum over tiles of keys; each key row is read once for all rows and
+  // heads. A row's result depends neither on the other rows nor on the page size. scratch:
+  // OnlineScratchFloats.
+  void (*online)(const AttendArgs& args, const AttendState& out, float* scratch) = nullptr;
+  // into = the state over both parts' keys (disjoint). One head.
+  void (*fold)(float* into, const float* part, int64_t v_width) = nullptr;
+  // Joins the head's sink (null: none) and normalises: out [v_width], stats [2] or null. One head.
+  void (*finish)(const float* state, const float* sink, int64_t v_width, float* out,
+                 float* stats) = nullptr;
+  // The attention over both parts' keys (disjoint), normalised as they are: out [n] and stats [2],
+  // which may be a's. One head.
+  void (*merge)(const NormalisedPart& a, const NormalisedPart& b, float* out, float* stats,
+                int64_t n) = nullptr;
+  // n numbers to and from f32 or bf16 (rounded to nearest even).
   void (*store)(DType dtype, const float* src, std::byte* dst, int64_t n) = nullptr;
-  // (out, stats) of a and b, disjoint keys, into out; n numbers of one head. out may be a.
-  void (*merge)(const float* a, const float* a_stats, const float* b, const float* b_stats,
-                float* out, float* out_stats, int64_t n) = nullptr;
+  void (*load)(DType dtype, const std::byte* src, float* dst, int64_t n) = nullptr;
 };
 
 inline constexpr int64_t kAttendTile = 32;  // keys whose scores are computed together
-inline int64_t AttendScratchFloats(int64_t k_width, int64_t v_width, int64_t group) {
-  return k_width + v_width + group * (kAttendTile + 2) + 2 * v_width + 16;
+
+// A row of keys or values, and v_width sums in double.
+constexpr int64_t VanillaScratchFloats(int64_t k_width, int64_t v_width) {
+  return k_width + 3 * v_width + 1;
+}
+// A tile of keys, of values and of scores.
+constexpr int64_t OnlineScratchFloats(int64_t k_width, int64_t v_width) {
+  return kAttendTile * (k_width + v_width + 1);
 }
 
 AttentionKernels ReferenceAttentionKernels();

@@ -9,14 +9,30 @@ constexpr FeatureSet kEverything = Feature::kWindow | Feature::kChunk | Feature:
                                    Feature::kSinks | Feature::kAlibi | Feature::kRelativeBias |
                                    Feature::kMla | Feature::kUnequalHeadDims | Feature::kEncoder |
                                    Feature::kCross;
-constexpr AnyOf<DType> kPlainKv = Of(DType::kF32, DType::kBF16);
+constexpr ValueSet<DType> kPlainKv = Of(DType::kF32, DType::kBF16);
+
+constexpr KernelRow Generic(std::string_view backend, std::string_view kernel, AttentionPhase phase,
+                            ValueSet<KvLayout> layouts) {
+  return {.backend = backend,
+          .kernel = kernel,
+          .phase = phase,
+          .isa = Isa::kReference,
+          .features = kEverything,
+          .kv_dtypes = kPlainKv,
+          .page_tokens = Any<int32_t>(),
+          .layouts = layouts,
+          .head_dims = Any<int64_t>()};
+}
+
+constexpr ValueSet<KvLayout> kByStrides = Of(KvLayout::kHnd, KvLayout::kNhd);
+constexpr ValueSet<KvLayout> kNhd = Of(KvLayout::kNhd);
 
 // In `auto` order.
 constexpr KernelRow kRows[] = {
-    {"NATIVE", "generic_prefill", AttentionPhase::kPrefill, Isa::kReference, kEverything, kPlainKv},
-    {"NATIVE", "generic_decode", AttentionPhase::kDecode, Isa::kReference, kEverything, kPlainKv},
-    {"VANILLA", "loops", AttentionPhase::kPrefill, Isa::kReference, kEverything, kPlainKv},
-    {"VANILLA", "loops", AttentionPhase::kDecode, Isa::kReference, kEverything, kPlainKv},
+    Generic("NATIVE", "generic_prefill", AttentionPhase::kPrefill, kByStrides),
+    Generic("NATIVE", "generic_decode", AttentionPhase::kDecode, kByStrides),
+    Generic("VANILLA", "loops", AttentionPhase::kPrefill, kNhd),
+    Generic("VANILLA", "loops", AttentionPhase::kDecode, kNhd),
 };
 
 }  // namespace
@@ -25,6 +41,7 @@ BackendTable BuiltinBackends(const KernelTable& kernels) {
   BackendTable table;
   table.rows.assign(std::begin(kRows), std::end(kRows));
   table.backends = {backends::MakeNative(kernels), backends::MakeVanilla(kernels)};
+  table.aliases = {{"TRTLLM", "NATIVE"}};  // TensorRT-LLM's name for its own paged backend
   return table;
 }
 

@@ -1,7 +1,10 @@
 #include <algorithm>
 
 #include "tenon/attention/backends/builtin.h"
+#include "tenon/attention/backends/native_plan.h"
 #include "tenon/attention/backends/paged_layer.h"
+#include "tenon/kernels/attention_rules.h"
+#include "tenon/kernels/table.h"
 #include "tenon/tensor/buffer.h"
 
 namespace tenon::backends {
@@ -10,157 +13,324 @@ namespace {
 constexpr const char* kPrefillName = "NATIVE/generic_prefill";
 constexpr const char* kDecodeName = "NATIVE/generic_decode";
 
-// One sequence's keys are cut this often in decode, whatever the team's size, so that results do
-// not depend on it.
-constexpr int64_t kSplits = 8;
+// A record's work is handed out in this many shares, whatever the step holds: share i does tasks i,
+// i + shares, …
+constexpr int64_t kPrefillShares = 256;
+constexpr int64_t kDecodeShares = 64;
 
-struct SplitArgs {
-  Operand q, part, stats;
-  LayerArgs layer;
-  int64_t q_row = 0, q_head = 0;  // floats
-};
-
-// Items: (row, kv head, split). Split s attends its share of the visible keys.
-void RunSplit(const SplitArgs& a, const RunContext& context, int64_t begin, int64_t end) {
-  const AttentionSpec& spec = *a.layer.spec;
-  const int64_t group = spec.heads / spec.kv_heads;
-  AttendArgs args;
-  SetSpec(spec, args);
-  const float* sinks = args.sinks;
-  args.group = group;
-  args.k_width = spec.head_dim;
-  args.v_width = spec.v_head_dim;
-  args.q_head_stride = a.q_head;
-  args.out_head_stride = kSplits * spec.v_head_dim;
-  args.stats_head_stride = kSplits * 2;
-  for (int64_t item = begin; item < end; ++item) {
-    const int64_t split = item % kSplits;
-    const int64_t t = item / kSplits / spec.kv_heads;
-    args.kv_head = item / kSplits % spec.kv_heads;
-    args.first_head = args.kv_head * group;
-    const int32_t request = RequestOfRow(*a.layer.layout, t);
-    const StepRequest& r = a.layer.layout->requests[static_cast<size_t>(request)];
-    const bool cross = spec.kind == AttentionKind::kCross;
-    SetPagedSource(a.layer, request, args);
-    SetVisibleRange(spec, cross ? 0 : r.kv_len - 1, cross ? r.cross_len : r.kv_len, args);
-    const int64_t visible = args.end - args.begin;
-    const int64_t first = args.begin;
-    args.begin = first + visible * split / kSplits;
-    args.end = first + visible * (split + 1) / kSplits;
-    args.sinks = split == 0 ? sinks : nullptr;  // a sink counts once
-    const int64_t head = t * spec.heads + args.first_head;
-    args.q = a.q.For<float>(context.thread) + t * a.q_row + args.first_head * a.q_head;
-    args.out = a.part.For<float>(context.thread) + (head * kSplits + split) * spec.v_head_dim;
-    args.stats = a.stats.For<float>(context.thread) + (head * kSplits + split) * 2;
-    a.layer.kernels->attention.online(args, reinterpret_cast<float*>(context.scratch));
-  }
+// States held while one block is worked on (query rows * heads of the group): they and a tile of
+// keys stay in the core's own caches.
+constexpr int64_t kMaxStates = 128;
+int64_t BlockRows(const HeadGeometry& h) {
+  return std::clamp<int64_t>(kMaxStates / h.group(), 1, NativePlan::kBlockRows);
 }
 
-struct JoinArgs {
-  Operand part, stats, out;
-  const KernelTable* kernels = nullptr;
-  int64_t width = 0;
+// A thread's scratch: the kernel's, then two sets of states.
+struct Scratch {
+  float* kernel = nullptr;
+  AttendState sum;
+  AttendState part;
 };
 
-void RunJoin(const JoinArgs& a, const RunContext& context, int64_t begin, int64_t end) {
-  for (int64_t i = begin; i < end; ++i) {
-    const float* part = a.part.For<float>(context.thread) + i * kSplits * a.width;
-    const float* stats = a.stats.For<float>(context.thread) + i * kSplits * 2;
-    float* out = a.out.For<float>(context.thread) + i * a.width;
-    float sum[2] = {stats[0], stats[1]};
-    for (int64_t c = 0; c < a.width; ++c) out[c] = part[c];
-    for (int64_t s = 1; s < kSplits; ++s) {
-      a.kernels->attention.merge(out, sum, part + s * a.width, stats + s * 2, out, sum, a.width);
+int64_t StatesFloats(const HeadGeometry& h) {
+  return BlockRows(h) * h.group() * StateFloats(h.v_width);
+}
+
+int64_t ScratchBytes(const HeadGeometry& h) {
+  const int64_t floats = OnlineScratchFloats(h.k_width, h.v_width) + 2 * StatesFloats(h);
+  return RoundUp(floats * static_cast<int64_t>(sizeof(float)), Buffer::kAlignment);
+}
+
+Scratch ScratchOf(const HeadGeometry& h, const RunContext& context) {
+  Scratch s;
+  s.kernel = reinterpret_cast<float*>(context.scratch);
+  const int64_t head = StateFloats(h.v_width);
+  s.sum = {s.kernel + OnlineScratchFloats(h.k_width, h.v_width), h.group() * head, head};
+  s.part = {s.sum.state + StatesFloats(h), h.group() * head, head};
+  return s;
+}
+
+// All visible keys of [key_begin, key_end), segment by segment, into scratch.sum.
+void SumSegments(const AttentionKernels& kernels, AttendArgs args, int64_t segment,
+                 const Scratch& scratch) {
+  // Later rows see later keys: the first and the last row bound what all of them see.
+  const int64_t begin = VisibleKeys(args, 0).begin;
+  const int64_t end = std::min(args.key_end, VisibleKeys(args, args.rows - 1).end);
+  args.key_begin = begin;
+  args.key_end = std::max(begin, std::min(end, (begin / segment + 1) * segment));
+  kernels.online(args, scratch.sum, scratch.kernel);
+  while (args.key_end < end) {
+    args.key_begin = args.key_end;
+    args.key_end = std::min(end, args.key_begin + segment);
+    kernels.online(args, scratch.part, scratch.kernel);
+    for (int64_t row = 0; row < args.rows; ++row) {
+      for (int64_t g = 0; g < args.group; ++g) {
+        const int64_t at = row * scratch.sum.row_stride + g * scratch.sum.head_stride;
+        kernels.fold(scratch.sum.state + at, scratch.part.state + at, args.v_width);
+      }
     }
   }
 }
 
-bool IsDecodeStep(const StepLayout& layout) {
-  return std::all_of(layout.requests.begin(), layout.requests.end(),
-                     [](const StepRequest& r) { return r.end - r.begin == 1; });
+// Attends rows [block.row, block.row + block.rows) completely.
+void AttendBlock(const AttendRecord& a, const RunContext& context, const ScoreRules& rules,
+                 const RowBlock& block, int64_t kv_head, int64_t segment) {
+  const LayerFacts& facts = *a.layer.facts;
+  const Scratch scratch = ScratchOf(facts.heads(), context);
+  const AttendArgs args = ArgsOf(a, context, rules, block, kv_head);
+  SumSegments(facts.kernels(), args, segment, scratch);
+  const AttendOut out = OutOf(a, context, args, block.row);
+  for (int64_t row = 0; row < args.rows; ++row) {
+    for (int64_t g = 0; g < args.group; ++g) {
+      const float* sink = rules.sinks == nullptr ? nullptr : rules.sinks + args.first_head + g;
+      float* stats = out.stats == nullptr
+                         ? nullptr
+                         : out.stats + row * out.stats_row_stride + g * out.stats_head_stride;
+      facts.kernels().finish(
+          scratch.sum.state + row * scratch.sum.row_stride + g * scratch.sum.head_stride, sink,
+          args.v_width, out.out + row * out.row_stride + g * out.head_stride, stats);
+    }
+  }
+}
+
+bool IsPrefill(const StepRequest& r) { return r.phase == RequestPhase::kPrefill; }
+
+// Does this record attend the request? Dense rows have no phases.
+bool IsMine(const AttendRecord& a, const StepRequest& r) {
+  return a.source != KeySource::kPaged || IsPrefill(r);
+}
+
+int64_t KeysOf(const AttendRecord& a, const StepRequest& r) {
+  if (a.source == KeySource::kGathered) return a.chunk_rows;
+  if (a.source == KeySource::kOwnRows) return r.end - r.begin;
+  return a.layer.facts->spec().kind == AttentionKind::kCross ? r.cross_len : r.kv_len;
+}
+
+// Items: shares of the tasks (block of rows, kv head). The last blocks see the most keys, so they
+// come first.
+void RunBlocks(const AttendRecord& a, const RunContext& context, int64_t begin, int64_t end) {
+  const LayerFacts& facts = *a.layer.facts;
+  const StepLayout& layout = *a.layer.layout;
+  const int64_t kv_heads = facts.heads().kv_heads;
+  const int64_t block_rows = BlockRows(facts.heads());
+  ScoreRules rules = facts.Rules();
+  if (a.source == KeySource::kGathered) rules.sinks = nullptr;  // counted with the own rows
+  if (begin == 0) ClearRows(a, context, CoveredRows(layout), a.num_tokens);
+  for (int64_t share = begin; share < end; ++share) {
+    int64_t first = share;  // this share's first task of the request
+    for (size_t i = layout.requests.size(); i-- > 0;) {
+      const StepRequest& r = layout.requests[i];
+      if (!IsMine(a, r)) {
+        TN_CHECK(!a.whole_step, "a tape attends the phases that it was recorded for");
+        continue;
+      }
+      const int64_t segment =
+          NativePlan::SegmentFor(KeysOf(a, r), 1, facts.spec().window, facts.layout());
+      const int64_t blocks = (r.end - r.begin + block_rows - 1) / block_rows;
+      for (; first < blocks * kv_heads; first += a.shares) {
+        RowBlock block{static_cast<int32_t>(i),
+                       r.begin + (blocks - 1 - first / kv_heads) * block_rows, 0};
+        block.rows = std::min(block_rows, r.end - block.row);
+        AttendBlock(a, context, rules, block, first % kv_heads, segment);
+      }
+      first -= blocks * kv_heads;
+    }
+  }
+}
+
+AttendState SlotState(const AttendRecord& a, const RunContext& context, int64_t slot,
+                      int64_t head) {
+  const HeadGeometry& h = a.layer.facts->heads();
+  const int64_t width = StateFloats(h.v_width);
+  return {a.slots.For<float>(context.thread) + (slot * h.heads + head) * width, h.heads * width,
+          width};
+}
+
+const NativePlan& PlanOf(const AttendRecord& a) {
+  TN_CHECK(a.plan != nullptr, "decode needs a plan of its cache group");
+  return static_cast<const NativePlan&>(*a.plan);
+}
+
+void AttendPiece(const AttendRecord& a, const RunContext& context, const ScoreRules& rules,
+                 const NativePlan::Piece& piece, int64_t kv_head) {
+  const LayerFacts& facts = *a.layer.facts;
+  const int64_t block_rows = BlockRows(facts.heads());
+  for (int64_t done = 0; done < piece.rows; done += block_rows) {
+    const RowBlock block{piece.request, piece.row + done, std::min(block_rows, piece.rows - done)};
+    if (piece.slot < 0) {
+      AttendBlock(a, context, rules, block, kv_head, piece.segment);
+      continue;
+    }
+    AttendArgs args = ArgsOf(a, context, rules, block, kv_head);
+    args.key_begin = piece.key_begin;
+    args.key_end = std::min(args.key_end, piece.key_end);
+    facts.kernels().online(args, SlotState(a, context, piece.slot + done, args.first_head),
+                           ScratchOf(facts.heads(), context).kernel);
+  }
+}
+
+// Items: shares of the tasks (piece of the plan, kv head).
+void RunPieces(const AttendRecord& a, const RunContext& context, int64_t begin, int64_t end) {
+  const LayerFacts& facts = *a.layer.facts;
+  const int64_t kv_heads = facts.heads().kv_heads;
+  const ScoreRules rules = facts.Rules();
+  const auto pieces = PlanOf(a).pieces();
+  if (begin == 0 && a.whole_step) ClearRows(a, context, CoveredRows(*a.layer.layout), a.num_tokens);
+  for (int64_t share = begin; share < end; ++share) {
+    const int64_t tasks = static_cast<int64_t>(pieces.size()) * kv_heads;
+    for (int64_t task = share; task < tasks; task += a.shares) {
+      AttendPiece(a, context, rules, pieces[static_cast<size_t>(task / kv_heads)], task % kv_heads);
+    }
+  }
+}
+
+// Items: shares of the tasks (join of the plan, head).
+void RunJoins(const AttendRecord& a, const RunContext& context, int64_t begin, int64_t end) {
+  const LayerFacts& facts = *a.layer.facts;
+  const HeadGeometry& h = facts.heads();
+  const float* sinks = facts.Rules().sinks;
+  const auto joins = PlanOf(a).joins();
+  for (int64_t share = begin; share < end; ++share) {
+    const int64_t tasks = static_cast<int64_t>(joins.size()) * h.heads;
+    for (int64_t task = share; task < tasks; task += a.shares) {
+      const NativePlan::Join& join = joins[static_cast<size_t>(task / h.heads)];
+      const int64_t head = task % h.heads;
+      for (int64_t i = 0; i < join.rows; ++i) {
+        float* sum = SlotState(a, context, join.slot + i, head).state;
+        for (int64_t part = 1; part < join.parts; ++part) {
+          const int64_t slot = join.slot + part * join.rows + i;
+          facts.kernels().fold(sum, SlotState(a, context, slot, head).state, h.v_width);
+        }
+        facts.kernels().finish(
+            sum, sinks == nullptr ? nullptr : sinks + head, h.v_width,
+            a.out.For<float>(context.thread) + ((join.row + i) * h.heads + head) * h.v_width,
+            nullptr);
+      }
+    }
+  }
+}
+
+// The phases of one step; all of them when nothing is known yet (an empty layout of the plan).
+struct Phases {
+  bool prefill = true;
+  bool decode = true;
+};
+
+Phases PhasesOf(const StepLayout& layout) {
+  if (layout.requests.empty()) return {};
+  Phases phases{false, false};
+  for (const StepRequest& r : layout.requests)
+    (IsPrefill(r) ? phases.prefill : phases.decode) = true;
+  return phases;
+}
+
+// Which record of a step this is.
+struct Step {
+  const char* op = "";
+  bool whole = true;  // no other record attends requests of other phases
+};
+
+void RecordBlocks(Tape& tape, const AttendInput& input, const LayerArgs& layer, const Step& step,
+                  const MlaLayer::Partial& target) {
+  const HeadGeometry& h = layer.facts->heads();
+  RecordBuilder<AttendRecord> record(tape, step.op, kPrefillName);
+  FillAttend(input, layer, record);
+  record.args().whole_step = step.whole;
+  record.args().shares = std::clamp<int64_t>(input.q.dim(0) * h.kv_heads, 1, kPrefillShares);
+  record.Write(&AttendRecord::out, target.out);
+  if (!target.stats.empty()) record.Write(&AttendRecord::stats, target.stats);
+  const int64_t shares = record.args().shares;
+  record.Commit<RunBlocks>({.items = shares, .scratch_bytes = ScratchBytes(h)});
+}
+
+// Attends the cache: [num_tokens, heads, v_width]. Decode takes two records, the pieces of the plan
+// and the joining of what it split, with the prefill's rows between them.
+Value RecordPaged(Tape& tape, const Value& q, const LayerArgs& layer, const StepPlan* plan,
+                  const char* op) {
+  const HeadGeometry& h = layer.facts->heads();
+  const AttendInput input{.q = q, .k = {}, .v = {}, .k2 = {}};
+  const Phases phases = PhasesOf(*layer.layout);
+  const MlaLayer::Partial target = NewPartial(tape, *layer.facts, q.dim(0), false);
+  Value slots;
+  const auto decode = [&](const char* kernel) {
+    RecordBuilder<AttendRecord> record(tape, op, kernel);
+    FillAttend(input, layer, record);
+    record.args().plan = plan;
+    record.args().whole_step = !phases.prefill;
+    record.args().shares = kDecodeShares;
+    record.Update(&AttendRecord::out, target.out).Update(&AttendRecord::slots, slots);
+    return record;
+  };
+  if (phases.decode) {
+    slots = tape.NewValue(DType::kF32, {NativePlan::SlotsFor(layer.facts->layout()), h.heads,
+                                        StateFloats(h.v_width)});
+    decode(kDecodeName)
+        .Commit<RunPieces>({.items = kDecodeShares, .scratch_bytes = ScratchBytes(h)});
+  }
+  if (phases.prefill) RecordBlocks(tape, input, layer, {op, !phases.decode}, target);
+  if (phases.decode) decode("reference/attention_join").Commit<RunJoins>({.items = kDecodeShares});
+  return target.out;
 }
 
 class NativeLayer final : public AttentionLayer {
  public:
-  NativeLayer(const AttentionSpec& spec, const KernelTable& kernels)
-      : spec_(spec), kernels_(kernels) {}
+  NativeLayer(const AttentionSpec& spec, const AttentionKernels& kernels)
+      : facts_(spec, spec.kv_layout.value_or(KvLayout::kHnd), GeometryOf(spec), kernels) {}
 
   Value Run(Tape& tape, const QkvView& qkv, const AttentionCall& call) const override {
-    const LayerArgs layer{&spec_,     call.layout, static_cast<const PagesPlan*>(call.plan),
-                          call.cache, &kernels_,   KvLayout::kHnd};
-    if (!qkv.k.empty() && spec_.kind != AttentionKind::kEncoder)
-      RecordAppend(tape, layer, qkv.k, qkv.v);
+    const LayerArgs layer{&facts_, call.layout, call.cache};
+    if (facts_.spec().kind == AttentionKind::kEncoder) {
+      const AttendInput input{
+          .q = qkv.q, .k = qkv.k, .v = qkv.v, .k2 = {}, .source = KeySource::kOwnRows};
+      const MlaLayer::Partial target = NewPartial(tape, facts_, qkv.q.dim(0), false);
+      RecordBlocks(tape, input, layer, {"attention"}, target);
+      return target.out.MergeLast();
+    }
+    if (!qkv.k.empty()) RecordAppend(tape, layer, qkv.k, qkv.v);
     if (qkv.q.empty()) return {};
-    if (spec_.kind != AttentionKind::kEncoder && IsDecodeStep(*call.layout))
-      return Decode(tape, layer, qkv.q);
-    return RecordAttend(tape, layer, {kernels_.attention.online, kPrefillName}, qkv);
+    return RecordPaged(tape, qkv.q, layer, call.plan, "attention").MergeLast();
   }
 
  private:
-  Value Decode(Tape& tape, const LayerArgs& layer, const Value& q) const {
-    const int64_t heads = q.dim(0) * spec_.heads;
-    const Value part = tape.NewValue(DType::kF32, {heads, kSplits, spec_.v_head_dim});
-    const Value stats = tape.NewValue(DType::kF32, {heads, kSplits, 2});
-    const Value out = tape.NewValue(DType::kF32, {q.dim(0), spec_.heads * spec_.v_head_dim});
-    const int64_t scratch =
-        4 * AttendScratchFloats(spec_.head_dim, spec_.v_head_dim, spec_.heads / spec_.kv_heads);
-    RecordBuilder<SplitArgs> split(tape, "attention", kDecodeName);
-    split.args().layer = layer;
-    split.args().q_row = q.stride_bytes(0) / 4;
-    split.args().q_head = q.stride_bytes(1) / 4;
-    split.Read(&SplitArgs::q, q).Write(&SplitArgs::part, part).Write(&SplitArgs::stats, stats);
-    split.ReadResource(layer.cache);
-    split.Commit<RunSplit>({.items = q.dim(0) * spec_.kv_heads * kSplits,
-                            .scratch_bytes = RoundUp(scratch, Buffer::kAlignment)});
-    RecordBuilder<JoinArgs> join(tape, "attention_join", "reference/attention_join");
-    join.args().kernels = &kernels_;
-    join.args().width = spec_.v_head_dim;
-    join.Read(&JoinArgs::part, part).Read(&JoinArgs::stats, stats).Write(&JoinArgs::out, out);
-    join.Commit<RunJoin>({.items = heads, .grain = 4});
-    return out;
-  }
-
-  const AttentionSpec spec_;
-  const KernelTable& kernels_;
+  const LayerFacts facts_;
 };
 
 class NativeMla final : public MlaLayer {
  public:
-  NativeMla(const AttentionSpec& spec, const KernelTable& kernels)
-      : spec_(spec), kernels_(kernels) {}
+  NativeMla(const AttentionSpec& spec, const AttentionKernels& kernels)
+      : latent_(spec, KvLayout::kRow, LatentGeometryOf(spec), kernels),
+        expanded_(spec, KvLayout::kRow, ExpandedGeometryOf(spec), kernels) {}
 
   void Append(Tape& tape, const Value& latent, const AttentionCall& call) const override {
-    RecordAppendLatent(tape, LayerOf(call), latent);
+    RecordAppendLatent(tape, {&latent_, call.layout, call.cache}, latent);
   }
   Value Gather(Tape& tape, int64_t chunk, int64_t chunk_rows,
                const AttentionCall& call) const override {
-    return RecordGatherLatent(tape, LayerOf(call), chunk, chunk_rows);
+    return RecordGatherLatent(tape, {&latent_, call.layout, call.cache}, chunk, chunk_rows);
   }
   Partial RunExpanded(Tape& tape, const Expanded& rows, const AttentionCall& call) const override {
-    return RecordAttendExpanded(tape, LayerOf(call), {kernels_.attention.online, kPrefillName},
-                                rows);
+    const Partial target = NewPartial(tape, expanded_, rows.q.dim(0), true);
+    RecordBlocks(tape, ExpandedInput(rows), {&expanded_, call.layout, call.cache}, {"mla_expanded"},
+                 target);
+    return target;
   }
   Value RunLatent(Tape& tape, const Value& q, const AttentionCall& call) const override {
-    return RecordAttendLatent(tape, LayerOf(call), {kernels_.attention.online, kDecodeName}, q);
+    return RecordPaged(tape, q, {&latent_, call.layout, call.cache}, call.plan, "mla_latent");
   }
   Partial Merge(Tape& tape, const Partial& a, const Partial& b) const override {
-    return RecordMerge(tape, kernels_, a, b);
+    return RecordMerge(tape, latent_.kernels(), a, b);
   }
 
  private:
-  LayerArgs LayerOf(const AttentionCall& call) const {
-    return {&spec_,     call.layout, static_cast<const PagesPlan*>(call.plan),
-            call.cache, &kernels_,   KvLayout::kRow};
-  }
-  const AttentionSpec spec_;
-  const KernelTable& kernels_;
+  const LayerFacts latent_;
+  const LayerFacts expanded_;
 };
 
-// Paged, one pass over the keys with a running maximum; each key row is read once per group of
-// query heads.
+// Paged, one pass over the keys with a running maximum; each key row is read once for a block of
+// query rows and all heads of its group.
 class Native final : public AttentionBackend {
  public:
-  explicit Native(const KernelTable& kernels) : kernels_(kernels) {}
+  explicit Native(const AttentionKernels& kernels) : kernels_(kernels) {}
   std::string_view name() const override { return "NATIVE"; }
   KvLayout layout() const override { return KvLayout::kHnd; }
   std::unique_ptr<AttentionLayer> CreateLayer(const AttentionSpec& spec) const override {
@@ -169,19 +339,21 @@ class Native final : public AttentionBackend {
   std::unique_ptr<MlaLayer> CreateMlaLayer(const AttentionSpec& spec) const override {
     return std::make_unique<NativeMla>(spec, kernels_);
   }
-  std::unique_ptr<StepPlan> CreatePlan(int group) const override {
-    return std::make_unique<PagesPlan>(group);
+  std::unique_ptr<StepPlan> CreatePlan(int /*group*/, const CacheSpec& spec) const override {
+    return std::make_unique<NativePlan>(spec);
   }
-  void Prepare(const StepLayout& /*layout*/, StepPlan& /*plan*/) const override {}
+  void Prepare(const StepLayout& layout, StepPlan& plan) const override {
+    static_cast<NativePlan&>(plan).Prepare(layout);
+  }
 
  private:
-  const KernelTable& kernels_;
+  const AttentionKernels& kernels_;
 };
 
 }  // namespace
 
 std::shared_ptr<const AttentionBackend> MakeNative(const KernelTable& kernels) {
-  return std::make_shared<Native>(kernels);
+  return std::make_shared<Native>(kernels.attention);
 }
 
 }  // namespace tenon::backends

@@ -1,15 +1,62 @@
 #include "tenon/attention/backends/paged_layer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
-
-#include "tenon/numeric/codecs.h"
-#include "tenon/tensor/buffer.h"
+#include <limits>
 
 namespace tenon::backends {
 namespace {
 
-int64_t FloatStride(const Value& value, int dim) { return value.stride_bytes(dim) / 4; }
+int64_t FloatStride(const Value& value, int dim) {
+  TN_CHECK(value.dtype() == DType::kF32, "attention works on fp32 activations");
+  return value.stride_bytes(dim) / static_cast<int64_t>(sizeof(float));
+}
+
+// Byte strides inside a page.
+struct PageStrides {
+  int64_t k_slot = 0, k_head = 0;
+  int64_t v_offset = 0, v_slot = 0, v_head = 0;
+};
+
+PageStrides StridesOf(const LayerFacts& facts, int64_t page_tokens) {
+  const HeadGeometry& h = facts.heads();
+  const int64_t k_bytes = RowBytes(facts.spec().kv_dtype, h.k_width);
+  const int64_t v_bytes = RowBytes(facts.spec().kv_dtype, h.v_width);
+  const int64_t v_offset = page_tokens * h.kv_heads * k_bytes;
+  switch (facts.layout()) {
+    case KvLayout::kNhd:
+      return {h.kv_heads * k_bytes, k_bytes, v_offset, h.kv_heads * v_bytes, v_bytes};
+    case KvLayout::kHnd:
+      return {k_bytes, page_tokens * k_bytes, v_offset, v_bytes, page_tokens * v_bytes};
+    case KvLayout::kRow:  // the value is the first part of the key
+      return {k_bytes, 0, 0, k_bytes, 0};
+  }
+  return {};
+}
+
+const int32_t* PagesOf(const LayerArgs& layer, int32_t request) {
+  const GroupPages& pages = layer.layout->groups[static_cast<size_t>(layer.cache->group)];
+  TN_DCHECK(pages.page_tokens == layer.cache->page_tokens, "page tables of the layer's own group");
+  return pages.pages + static_cast<int64_t>(request) * pages.max_pages;
+}
+
+int64_t CachedRowsOf(const LayerFacts& facts, const StepRequest& r) {
+  return facts.spec().kind == AttentionKind::kCross ? r.cross_len : r.kv_len;
+}
+
+// Page and slot of the cached row that row t of the step becomes.
+struct Place {
+  std::byte* page = nullptr;
+  int64_t slot = 0;
+};
+
+Place PlaceOf(const LayerArgs& layer, int32_t request, int64_t t) {
+  const StepRequest& r = layer.layout->requests[static_cast<size_t>(request)];
+  const int64_t row = CachedRowsOf(*layer.facts, r) - (r.end - t);
+  const int32_t page = PagesOf(layer, request)[row / layer.cache->page_tokens];
+  return {layer.cache->base + page * layer.cache->page_bytes, row % layer.cache->page_tokens};
+}
 
 struct AppendArgs {
   Operand k, v;
@@ -17,38 +64,23 @@ struct AppendArgs {
   int64_t k_row = 0, k_head = 0, v_row = 0, v_head = 0;  // floats
 };
 
-// Page address of cached row j of a request.
-std::byte* PageOf(const LayerArgs& layer, int32_t request, int64_t j) {
-  const GroupPages& pages = layer.plan->PagesOf(*layer.layout);
-  const int32_t page =
-      pages.pages[static_cast<int64_t>(request) * pages.max_pages + j / layer.cache->page_tokens];
-  return layer.cache->base + page * layer.cache->page_bytes;
-}
-
-// The cached row that row t of the step becomes.
-int64_t CachedRowOf(const LayerArgs& layer, int32_t request, int64_t t) {
-  const StepRequest& r = layer.layout->requests[static_cast<size_t>(request)];
-  const int64_t index = t - r.begin;
-  if (layer.spec->kind == AttentionKind::kCross) return index;
-  return r.kv_len - (r.end - r.begin) + index;
-}
-
 void RunAppend(const AppendArgs& a, const RunContext& context, int64_t begin, int64_t end) {
-  const AttentionSpec& spec = *a.layer.spec;
-  const int64_t page_tokens = a.layer.cache->page_tokens;
-  const PageGeometry g = GeometryOf(spec, a.layer.kv_layout, page_tokens);
-  const auto store = a.layer.kernels->attention.store;
+  const LayerFacts& facts = *a.layer.facts;
+  const HeadGeometry& h = facts.heads();
+  const PageStrides s = StridesOf(facts, a.layer.cache->page_tokens);
+  const DType dtype = facts.spec().kv_dtype;
+  const auto store = facts.kernels().store;
   for (int64_t t = begin; t < end; ++t) {
     const int32_t request = RequestOfRow(*a.layer.layout, t);
-    const int64_t j = CachedRowOf(a.layer, request, t);
-    std::byte* page = PageOf(a.layer, request, j);
-    const int64_t slot = j % page_tokens;
+    if (request < 0) return;
+    const Place place = PlaceOf(a.layer, request, t);
+    std::byte* k_to = place.page + place.slot * s.k_slot;
+    std::byte* v_to = place.page + s.v_offset + place.slot * s.v_slot;
     const float* k = a.k.For<float>(context.thread) + t * a.k_row;
     const float* v = a.v.For<float>(context.thread) + t * a.v_row;
-    for (int64_t h = 0; h < spec.kv_heads; ++h) {
-      store(spec.kv_dtype, k + h * a.k_head, page + slot * g.k_slot + h * g.k_head, spec.head_dim);
-      store(spec.kv_dtype, v + h * a.v_head, page + g.v_offset + slot * g.v_slot + h * g.v_head,
-            spec.v_head_dim);
+    for (int64_t head = 0; head < h.kv_heads; ++head) {
+      store(dtype, k + head * a.k_head, k_to + head * s.k_head, h.k_width);
+      store(dtype, v + head * a.v_head, v_to + head * s.v_head, h.v_width);
     }
   }
 }
@@ -56,248 +88,151 @@ void RunAppend(const AppendArgs& a, const RunContext& context, int64_t begin, in
 struct LatentArgs {
   Operand latent;
   LayerArgs layer;
-  int64_t row_stride = 0;  // floats
-  int64_t width = 0;
+  int64_t row_stride = 0;   // floats
   int64_t chunk_begin = 0;  // gather: first cached row
 };
 
 void RunAppendLatent(const LatentArgs& a, const RunContext& context, int64_t begin, int64_t end) {
-  const int64_t row_bytes = RowBytes(a.layer.spec->kv_dtype, a.width);
+  const LayerFacts& facts = *a.layer.facts;
+  const PageStrides s = StridesOf(facts, a.layer.cache->page_tokens);
   for (int64_t t = begin; t < end; ++t) {
     const int32_t request = RequestOfRow(*a.layer.layout, t);
-    const int64_t j = CachedRowOf(a.layer, request, t);
-    std::byte* row = PageOf(a.layer, request, j) + j % a.layer.cache->page_tokens * row_bytes;
-    a.layer.kernels->attention.store(a.layer.spec->kv_dtype,
-                                     a.latent.For<float>(context.thread) + t * a.row_stride, row,
-                                     a.width);
+    if (request < 0) return;
+    const Place place = PlaceOf(a.layer, request, t);
+    facts.kernels().store(facts.spec().kv_dtype,
+                          a.latent.For<float>(context.thread) + t * a.row_stride,
+                          place.page + place.slot * s.k_slot, facts.heads().k_width);
   }
 }
 
 void RunGatherLatent(const LatentArgs& a, const RunContext& context, int64_t begin, int64_t end) {
+  const LayerFacts& facts = *a.layer.facts;
+  const int64_t width = facts.heads().k_width;
+  const PageStrides s = StridesOf(facts, a.layer.cache->page_tokens);
   const StepRequest& r = a.layer.layout->requests[0];
-  const int64_t cached = r.kv_len - (r.end - r.begin);
-  const int64_t row_bytes = RowBytes(a.layer.spec->kv_dtype, a.width);
+  const int64_t context_rows = r.kv_len - (r.end - r.begin);
+  const int32_t* pages = PagesOf(a.layer, 0);
   for (int64_t i = begin; i < end; ++i) {
-    float* out = a.latent.For<float>(context.thread) + i * a.width;
-    const int64_t j = a.chunk_begin + i;
-    if (j >= cached) {
-      std::memset(out, 0, static_cast<size_t>(a.width) * sizeof(float));
+    float* out = a.latent.For<float>(context.thread) + i * width;
+    const int64_t row = a.chunk_begin + i;
+    if (row >= context_rows) {
+      std::memset(out, 0, static_cast<size_t>(width) * sizeof(float));
       continue;
     }
-    const std::byte* row = PageOf(a.layer, 0, j) + j % a.layer.cache->page_tokens * row_bytes;
-    if (a.layer.spec->kv_dtype == DType::kF32) {
-      std::memcpy(out, row, static_cast<size_t>(row_bytes));
-    } else {
-      const auto* bits = reinterpret_cast<const uint16_t*>(row);
-      for (int64_t c = 0; c < a.width; ++c) out[c] = Bf16ToFloat(bits[c]);
-    }
+    const std::byte* page =
+        a.layer.cache->base + pages[row / a.layer.cache->page_tokens] * a.layer.cache->page_bytes;
+    facts.kernels().load(facts.spec().kv_dtype, page + row % a.layer.cache->page_tokens * s.k_slot,
+                         out, width);
   }
 }
 
 struct MergeArgs {
   Operand a, a_stats, b, b_stats, out, out_stats;
-  const KernelTable* kernels = nullptr;
+  const AttentionKernels* kernels = nullptr;
   int64_t width = 0;
 };
 
 void RunMerge(const MergeArgs& m, const RunContext& context, int64_t begin, int64_t end) {
+  const auto at = [&](const Operand& operand, int64_t offset) {
+    return operand.For<float>(context.thread) + offset;
+  };
   for (int64_t i = begin; i < end; ++i) {
-    m.kernels->attention.merge(
-        m.a.For<float>(context.thread) + i * m.width, m.a_stats.For<float>(context.thread) + i * 2,
-        m.b.For<float>(context.thread) + i * m.width, m.b_stats.For<float>(context.thread) + i * 2,
-        m.out.For<float>(context.thread) + i * m.width,
-        m.out_stats.For<float>(context.thread) + i * 2, m.width);
+    m.kernels->merge({at(m.a, i * m.width), at(m.a_stats, i * 2)},
+                     {at(m.b, i * m.width), at(m.b_stats, i * 2)}, at(m.out, i * m.width),
+                     at(m.out_stats, i * 2), m.width);
   }
 }
 
-struct AttendRecordArgs {
-  Operand q, k, v, k2, out, stats;
-  LayerArgs layer;
-  void (*attend)(const AttendArgs& args, float* scratch) = nullptr;
-  int64_t q_row = 0, q_head = 0;                         // floats
-  int64_t k_row = 0, k_head = 0, v_row = 0, v_head = 0;  // floats, dense sources
-  int64_t k2_row = 0;
-  int32_t chunk = -1;  // expanded MLA: a gathered chunk
-  int64_t chunk_rows = 0;
-};
+void SetPagedSource(const LayerArgs& layer, int32_t request, KeyValueSource& source) {
+  const PageStrides s = StridesOf(*layer.facts, layer.cache->page_tokens);
+  source.pages = PagesOf(layer, request);
+  source.page_bytes = layer.cache->page_bytes;
+  source.page_tokens = layer.cache->page_tokens;
+  source.dtype = layer.facts->spec().kv_dtype;
+  source.k = layer.cache->base;
+  source.k_slot_stride = s.k_slot;
+  source.k_head_stride = s.k_head;
+  source.v = layer.cache->base + s.v_offset;
+  source.v_slot_stride = s.v_slot;
+  source.v_head_stride = s.v_head;
+}
 
-// k and v of this step (encoder) or expanded rows (MLA).
-void SetDenseSource(const AttendRecordArgs& a, const RunContext& context, int64_t first_row,
-                    AttendArgs& args) {
-  args.source.pages = nullptr;
-  args.source.dtype = DType::kF32;
-  args.source.k =
+// Dense rows from `first_row` of the values.
+void SetDenseSource(const AttendRecord& a, const RunContext& context, int64_t first_row,
+                    KeyValueSource& source) {
+  constexpr int64_t kFloat = sizeof(float);
+  source.k =
       reinterpret_cast<const std::byte*>(a.k.For<float>(context.thread) + first_row * a.k_row);
-  args.source.k_slot_stride = a.k_row * 4;
-  args.source.k_head_stride = a.k_head * 4;
-  args.source.v =
+  source.k_slot_stride = a.k_row * kFloat;
+  source.k_head_stride = a.k_head * kFloat;
+  source.v =
       reinterpret_cast<const std::byte*>(a.v.For<float>(context.thread) + first_row * a.v_row);
-  args.source.v_slot_stride = a.v_row * 4;
-  args.source.v_head_stride = a.v_head * 4;
-}
-
-void RunAttend(const AttendRecordArgs& a, const RunContext& context, int64_t begin, int64_t end) {
-  const AttentionSpec& spec = *a.layer.spec;
-  const StepLayout& layout = *a.layer.layout;
-  const int64_t group = spec.heads / spec.kv_heads;
-  AttendArgs args;
-  SetSpec(spec, args);
-  args.group = group;
-  args.k_width = spec.head_dim;
-  args.v_width = spec.v_head_dim;
-  args.q_head_stride = a.q_head;
-  args.out_head_stride = spec.v_head_dim;
-  for (int64_t item = begin; item < end; ++item) {
-    const int64_t t = item / spec.kv_heads;
-    args.kv_head = item % spec.kv_heads;
-    args.first_head = args.kv_head * group;
-    const int32_t request = RequestOfRow(layout, t);
-    const StepRequest& r = layout.requests[static_cast<size_t>(request)];
-    const int64_t rows = r.end - r.begin;
-    if (spec.kind == AttentionKind::kEncoder) {
-      SetDenseSource(a, context, r.begin, args);
-      SetVisibleRange(spec, t - r.begin, rows, args);
-    } else {
-      SetPagedSource(a.layer, request, args);
-      const bool cross = spec.kind == AttentionKind::kCross;
-      SetVisibleRange(spec, cross ? 0 : r.kv_len - rows + (t - r.begin),
-                      cross ? r.cross_len : r.kv_len, args);
-    }
-    args.q = a.q.For<float>(context.thread) + t * a.q_row + args.first_head * a.q_head;
-    args.out =
-        a.out.For<float>(context.thread) + (t * spec.heads + args.first_head) * spec.v_head_dim;
-    a.attend(args, reinterpret_cast<float*>(context.scratch));
-  }
-}
-
-void RunAttendLatent(const AttendRecordArgs& a, const RunContext& context, int64_t begin,
-                     int64_t end) {
-  const AttentionSpec& spec = *a.layer.spec;
-  const StepLayout& layout = *a.layer.layout;
-  const int64_t width = spec.CachedWidth();
-  AttendArgs args;
-  SetSpec(spec, args);
-  args.group = spec.heads;
-  args.k_width = width;
-  args.v_width = spec.mla->kv_lora_rank;
-  args.q_head_stride = a.q_head;
-  args.out_head_stride = args.v_width;
-  for (int64_t t = begin; t < end; ++t) {
-    const int32_t request = RequestOfRow(layout, t);
-    const StepRequest& r = layout.requests[static_cast<size_t>(request)];
-    SetPagedSource(a.layer, request, args);
-    args.source.k_slot_stride = args.source.v_slot_stride = RowBytes(spec.kv_dtype, width);
-    args.source.k_head_stride = args.source.v_head_stride = 0;
-    args.source.v = args.source.k;
-    SetVisibleRange(spec, r.kv_len - (r.end - r.begin) + (t - r.begin), r.kv_len, args);
-    args.q = a.q.For<float>(context.thread) + t * a.q_row;
-    args.out = a.out.For<float>(context.thread) + t * spec.heads * args.v_width;
-    a.attend(args, reinterpret_cast<float*>(context.scratch));
-  }
-}
-
-void RunAttendExpanded(const AttendRecordArgs& a, const RunContext& context, int64_t begin,
-                       int64_t end) {
-  const AttentionSpec& spec = *a.layer.spec;
-  const StepLayout& layout = *a.layer.layout;
-  AttendArgs args;
-  SetSpec(spec, args);
-  args.group = 1;
-  args.k_width = spec.mla->qk_nope_head_dim;
-  args.v_width = spec.mla->v_head_dim;
-  SetDenseSource(a, context, 0, args);
-  args.source.k2 = a.k2.For<float>(context.thread);
-  args.source.k2_slot_stride = a.k2_row;
-  args.source.k2_width = spec.mla->qk_rope_head_dim;
-  for (int64_t item = begin; item < end; ++item) {
-    const int64_t t = item / spec.heads;
-    const int64_t h = item % spec.heads;
-    args.kv_head = h;
-    args.first_head = h;
-    const StepRequest& r = layout.requests[static_cast<size_t>(RequestOfRow(layout, t))];
-    if (a.chunk < 0) {  // this step's own rows, causal
-      args.begin = r.begin;
-      args.end = t + 1;
-    } else {
-      const int64_t cached = r.kv_len - (r.end - r.begin) - a.chunk * a.chunk_rows;
-      args.begin = 0;
-      args.end = std::clamp<int64_t>(cached, 0, a.chunk_rows);
-    }
-    args.q = a.q.For<float>(context.thread) + t * a.q_row + h * a.q_head;
-    args.out = a.out.For<float>(context.thread) + item * args.v_width;
-    args.stats = a.stats.For<float>(context.thread) + item * 2;
-    a.attend(args, reinterpret_cast<float*>(context.scratch));
-  }
-}
-
-int64_t ScratchBytes(int64_t k_width, int64_t v_width, int64_t group) {
-  return RoundUp(4 * AttendScratchFloats(k_width, v_width, group), Buffer::kAlignment);
+  source.v_slot_stride = a.v_row * kFloat;
+  source.v_head_stride = a.v_head * kFloat;
+  source.k2_width = a.k2_width;
+  if (a.k2_width == 0) return;
+  source.k2 = a.k2.For<float>(context.thread) + first_row * a.k2_row;
+  source.k2_slot_stride = a.k2_row;
 }
 
 }  // namespace
 
-PageGeometry GeometryOf(const AttentionSpec& spec, KvLayout layout, int64_t page_tokens) {
-  const int64_t k_head = RowBytes(spec.kv_dtype, spec.head_dim);
-  const int64_t v_head = RowBytes(spec.kv_dtype, spec.v_head_dim);
-  PageGeometry g;
-  g.v_offset = page_tokens * spec.kv_heads * k_head;
-  if (layout == KvLayout::kNhd) {
-    g.k_slot = spec.kv_heads * k_head;
-    g.k_head = k_head;
-    g.v_slot = spec.kv_heads * v_head;
-    g.v_head = v_head;
-  } else {
-    g.k_slot = k_head;
-    g.k_head = page_tokens * k_head;
-    g.v_slot = v_head;
-    g.v_head = page_tokens * v_head;
+HeadGeometry GeometryOf(const AttentionSpec& spec) {
+  return {spec.heads, spec.kv_heads, spec.head_dim, spec.v_head_dim};
+}
+
+HeadGeometry LatentGeometryOf(const AttentionSpec& spec) {
+  return {spec.heads, 1, spec.CachedWidth(), spec.mla->kv_lora_rank};
+}
+
+HeadGeometry ExpandedGeometryOf(const AttentionSpec& spec) {
+  return {spec.heads, spec.heads, spec.mla->qk_nope_head_dim, spec.mla->v_head_dim};
+}
+
+LayerFacts::LayerFacts(const AttentionSpec& spec, KvLayout layout, const HeadGeometry& heads,
+                       const AttentionKernels& kernels)
+    : spec_(spec), layout_(layout), heads_(heads), kernels_(kernels) {
+  if (!spec.relative_bias) return;
+  for (int64_t distance = 0; distance <= spec.relative_bias->max_distance; ++distance) {
+    buckets_before_.push_back(BucketOf(*spec.relative_bias, -distance));
+    buckets_after_.push_back(BucketOf(*spec.relative_bias, distance));
   }
-  return g;
+}
+
+ScoreRules LayerFacts::Rules() const {
+  ScoreRules rules;
+  rules.scale = spec_.scale;
+  rules.softcap = spec_.softcap;
+  rules.causal = spec_.kind == AttentionKind::kDecoder;
+  rules.window = spec_.window.value_or(0);
+  rules.chunk = spec_.chunk.value_or(0);
+  rules.sinks = spec_.sinks == nullptr ? nullptr : *spec_.sinks;
+  rules.alibi = spec_.alibi_slopes == nullptr ? nullptr : *spec_.alibi_slopes;
+  rules.heads = spec_.heads;
+  if (!spec_.relative_bias) return rules;
+  rules.bias = *spec_.relative_bias->table;
+  rules.buckets_before = buckets_before_.data();
+  rules.buckets_after = buckets_after_.data();
+  rules.max_distance = spec_.relative_bias->max_distance;
+  return rules;
+}
+
+int64_t CoveredRows(const StepLayout& layout) {
+  return layout.requests.empty() ? 0 : layout.requests.back().end;
 }
 
 int32_t RequestOfRow(const StepLayout& layout, int64_t row) {
-  int32_t request = 0;
-  while (row >= layout.requests[static_cast<size_t>(request)].end) ++request;
-  return request;
-}
-
-void SetVisibleRange(const AttentionSpec& spec, int64_t position, int64_t kv_len,
-                     AttendArgs& args) {
-  args.position = position;
-  args.begin = 0;
-  args.end = spec.kind == AttentionKind::kDecoder ? position + 1 : kv_len;
-  if (spec.window) args.begin = std::max(args.begin, position - *spec.window + 1);
-  if (spec.chunk) args.begin = std::max(args.begin, position / *spec.chunk * *spec.chunk);
-}
-
-void SetSpec(const AttentionSpec& spec, AttendArgs& args) {
-  args.scale = spec.scale;
-  args.softcap = spec.softcap;
-  args.sinks = spec.sinks == nullptr ? nullptr : *spec.sinks;
-  args.alibi = spec.alibi_slopes == nullptr ? nullptr : *spec.alibi_slopes;
-  if (spec.relative_bias) {
-    const RelativeBias& b = *spec.relative_bias;
-    args.bias = {*b.table, spec.heads, b.buckets, b.max_distance, b.bidirectional};
+  for (size_t i = 0; i < layout.requests.size(); ++i) {
+    if (row < layout.requests[i].end) return static_cast<int32_t>(i);
   }
-}
-
-void SetPagedSource(const LayerArgs& layer, int32_t request, AttendArgs& args) {
-  const AttentionSpec& spec = *layer.spec;
-  const GroupPages& pages = layer.plan->PagesOf(*layer.layout);
-  const PageGeometry g = GeometryOf(spec, layer.kv_layout, layer.cache->page_tokens);
-  args.source.pages = pages.pages + static_cast<int64_t>(request) * pages.max_pages;
-  args.source.page_bytes = layer.cache->page_bytes;
-  args.source.page_tokens = layer.cache->page_tokens;
-  args.source.dtype = spec.kv_dtype;
-  args.source.k = layer.cache->base;
-  args.source.k_slot_stride = g.k_slot;
-  args.source.k_head_stride = g.k_head;
-  args.source.v = layer.cache->base + g.v_offset;
-  args.source.v_slot_stride = g.v_slot;
-  args.source.v_head_stride = g.v_head;
+  return -1;
 }
 
 void RecordAppend(Tape& tape, const LayerArgs& layer, const Value& k, const Value& v) {
+  const HeadGeometry& h = layer.facts->heads();
+  TN_CHECK(k.shape() == Shape({k.dim(0), h.kv_heads, h.k_width}) &&
+               v.shape() == Shape({k.dim(0), h.kv_heads, h.v_width}),
+           "k and v are [num_tokens, kv_heads, head_dim]");
   RecordBuilder<AppendArgs> record(tape, "kv_append", "reference/kv_append");
   AppendArgs& args = record.args();
   args.layer = layer;
@@ -310,28 +245,27 @@ void RecordAppend(Tape& tape, const LayerArgs& layer, const Value& k, const Valu
 }
 
 void RecordAppendLatent(Tape& tape, const LayerArgs& layer, const Value& latent) {
+  TN_CHECK(latent.dim(-1) == layer.facts->heads().k_width, "latents are [num_tokens, r + p]");
   RecordBuilder<LatentArgs> record(tape, "mla_append", "reference/mla_append");
   record.args().layer = layer;
   record.args().row_stride = FloatStride(latent, 0);
-  record.args().width = latent.dim(1);
   record.Read(&LatentArgs::latent, latent).WriteResource(layer.cache);
   record.Commit<RunAppendLatent>({.items = latent.dim(0), .grain = 4});
 }
 
 Value RecordGatherLatent(Tape& tape, const LayerArgs& layer, int64_t chunk, int64_t chunk_rows) {
-  const int64_t width = layer.spec->CachedWidth();
-  const Value rows = tape.NewValue(DType::kF32, {chunk_rows, width});
+  const Value rows = tape.NewValue(DType::kF32, {chunk_rows, layer.facts->heads().k_width});
   RecordBuilder<LatentArgs> record(tape, "mla_gather", "reference/mla_gather");
   record.args().layer = layer;
-  record.args().width = width;
   record.args().chunk_begin = chunk * chunk_rows;
   record.Write(&LatentArgs::latent, rows).ReadResource(layer.cache);
   record.Commit<RunGatherLatent>({.items = chunk_rows, .grain = 16});
   return rows;
 }
 
-MlaLayer::Partial RecordMerge(Tape& tape, const KernelTable& kernels, const MlaLayer::Partial& a,
-                              const MlaLayer::Partial& b) {
+MlaLayer::Partial RecordMerge(Tape& tape, const AttentionKernels& kernels,
+                              const MlaLayer::Partial& a, const MlaLayer::Partial& b) {
+  TN_CHECK(a.out.shape() == b.out.shape(), "partials of the same queries");
   const MlaLayer::Partial sum{tape.NewValue(DType::kF32, a.out.shape()),
                               tape.NewValue(DType::kF32, a.stats.shape())};
   RecordBuilder<MergeArgs> record(tape, "attention_merge", "reference/attention_merge");
@@ -344,76 +278,121 @@ MlaLayer::Partial RecordMerge(Tape& tape, const KernelTable& kernels, const MlaL
   return sum;
 }
 
-Value RecordAttend(Tape& tape, const LayerArgs& layer, const AttendKernel& kernel,
-                   const QkvView& qkv) {
-  const AttentionSpec& spec = *layer.spec;
-  const Value out = tape.NewValue(DType::kF32, {qkv.q.dim(0), spec.heads * spec.v_head_dim});
-  RecordBuilder<AttendRecordArgs> record(tape, "attention", kernel.name);
-  AttendRecordArgs& args = record.args();
-  args.layer = layer;
-  args.attend = kernel.attend;
-  args.q_row = FloatStride(qkv.q, 0);
-  args.q_head = FloatStride(qkv.q, 1);
-  record.Read(&AttendRecordArgs::q, qkv.q).Write(&AttendRecordArgs::out, out);
-  if (spec.kind == AttentionKind::kEncoder) {
-    args.k_row = FloatStride(qkv.k, 0);
-    args.k_head = FloatStride(qkv.k, 1);
-    args.v_row = FloatStride(qkv.v, 0);
-    args.v_head = FloatStride(qkv.v, 1);
-    record.Read(&AttendRecordArgs::k, qkv.k).Read(&AttendRecordArgs::v, qkv.v);
-  } else {
+AttendInput ExpandedInput(const MlaLayer::Expanded& rows) {
+  return {.q = rows.q,
+          .k = rows.k_nope,
+          .v = rows.v,
+          .k2 = rows.k_rope,
+          .source = rows.chunk < 0 ? KeySource::kOwnRows : KeySource::kGathered,
+          .chunk = rows.chunk,
+          .chunk_rows = rows.chunk_rows};
+}
+
+void FillAttend(const AttendInput& input, const LayerArgs& layer,
+                RecordBuilder<AttendRecord>& record) {
+  const HeadGeometry& h = layer.facts->heads();
+  AttendRecord& a = record.args();
+  a.layer = layer;
+  a.source = input.source;
+  a.num_tokens = input.q.dim(0);
+  a.k2_width = input.k2.empty() ? 0 : input.k2.dim(-1);
+  TN_CHECK(input.q.shape() == Shape({a.num_tokens, h.heads, h.k_width + a.k2_width}),
+           "q is [num_tokens, heads, head_dim]");
+  a.q_row = FloatStride(input.q, 0);
+  a.q_head = FloatStride(input.q, 1);
+  record.Read(&AttendRecord::q, input.q);
+  if (input.source == KeySource::kPaged) {
     record.ReadResource(layer.cache);
+    return;
   }
-  record.Commit<RunAttend>(
-      {.items = qkv.q.dim(0) * spec.kv_heads,
-       .scratch_bytes = ScratchBytes(spec.head_dim, spec.v_head_dim, spec.heads / spec.kv_heads)});
-  return out;
+  TN_CHECK(input.k.shape() == Shape({input.k.dim(0), h.kv_heads, h.k_width}) &&
+               input.v.shape() == Shape({input.k.dim(0), h.kv_heads, h.v_width}),
+           "k and v are [rows, kv_heads, head_dim]");
+  a.chunk_begin = input.chunk * input.chunk_rows;
+  a.chunk_rows = input.chunk_rows;
+  a.k_row = FloatStride(input.k, 0);
+  a.k_head = FloatStride(input.k, 1);
+  a.v_row = FloatStride(input.v, 0);
+  a.v_head = FloatStride(input.v, 1);
+  record.Read(&AttendRecord::k, input.k).Read(&AttendRecord::v, input.v);
+  if (a.k2_width == 0) return;
+  a.k2_row = FloatStride(input.k2, 0);
+  record.Read(&AttendRecord::k2, input.k2);
 }
 
-Value RecordAttendLatent(Tape& tape, const LayerArgs& layer, const AttendKernel& kernel,
-                         const Value& q) {
-  const AttentionSpec& spec = *layer.spec;
-  const Value out = tape.NewValue(DType::kF32, {q.dim(0), spec.heads, spec.mla->kv_lora_rank});
-  RecordBuilder<AttendRecordArgs> record(tape, "mla_latent", kernel.name);
-  AttendRecordArgs& args = record.args();
-  args.layer = layer;
-  args.attend = kernel.attend;
-  args.q_row = FloatStride(q, 0);
-  args.q_head = FloatStride(q, 1);
-  record.Read(&AttendRecordArgs::q, q).Write(&AttendRecordArgs::out, out).ReadResource(layer.cache);
-  record.Commit<RunAttendLatent>(
-      {.items = q.dim(0),
-       .scratch_bytes = ScratchBytes(spec.CachedWidth(), spec.mla->kv_lora_rank, spec.heads)});
-  return out;
-}
-
-MlaLayer::Partial RecordAttendExpanded(Tape& tape, const LayerArgs& layer,
-                                       const AttendKernel& kernel, const MlaLayer::Expanded& rows) {
-  const AttentionSpec& spec = *layer.spec;
-  const int64_t num_tokens = rows.q.dim(0);
-  const MlaLayer::Partial partial{
-      tape.NewValue(DType::kF32, {num_tokens, spec.heads, spec.mla->v_head_dim}),
-      tape.NewValue(DType::kF32, {num_tokens, spec.heads, 2})};
-  RecordBuilder<AttendRecordArgs> record(tape, "mla_expanded", kernel.name);
-  AttendRecordArgs& args = record.args();
-  args.layer = layer;
-  args.attend = kernel.attend;
-  args.chunk = static_cast<int32_t>(rows.chunk);
-  args.chunk_rows = rows.chunk_rows;
-  args.q_row = FloatStride(rows.q, 0);
-  args.q_head = FloatStride(rows.q, 1);
-  args.k_row = FloatStride(rows.k_nope, 0);
-  args.k_head = FloatStride(rows.k_nope, 1);
-  args.v_row = FloatStride(rows.v, 0);
-  args.v_head = FloatStride(rows.v, 1);
-  args.k2_row = FloatStride(rows.k_rope, 0);
-  record.Read(&AttendRecordArgs::q, rows.q).Read(&AttendRecordArgs::k, rows.k_nope);
-  record.Read(&AttendRecordArgs::v, rows.v).Read(&AttendRecordArgs::k2, rows.k_rope);
-  record.Write(&AttendRecordArgs::out, partial.out).Write(&AttendRecordArgs::stats, partial.stats);
-  record.Commit<RunAttendExpanded>(
-      {.items = num_tokens * spec.heads,
-       .scratch_bytes = ScratchBytes(spec.mla->qk_nope_head_dim, spec.mla->v_head_dim, 1)});
+MlaLayer::Partial NewPartial(Tape& tape, const LayerFacts& facts, int64_t num_tokens,
+                             bool with_stats) {
+  const HeadGeometry& h = facts.heads();
+  MlaLayer::Partial partial{tape.NewValue(DType::kF32, {num_tokens, h.heads, h.v_width}), {}};
+  if (with_stats) partial.stats = tape.NewValue(DType::kF32, {num_tokens, h.heads, 2});
   return partial;
+}
+
+AttendArgs ArgsOf(const AttendRecord& a, const RunContext& context, const ScoreRules& rules,
+                  const RowBlock& block, int64_t kv_head) {
+  const LayerFacts& facts = *a.layer.facts;
+  const StepRequest& r = a.layer.layout->requests[static_cast<size_t>(block.request)];
+  const int64_t rows = r.end - r.begin;
+  // Rows before this step's. Positions of a cross layer mean nothing, an encoder's start at 0.
+  const int64_t before = facts.spec().kind == AttentionKind::kDecoder ? r.kv_len - rows : 0;
+  AttendArgs args;
+  args.rules = &rules;
+  args.kv_head = kv_head;
+  args.group = facts.heads().group();
+  args.first_head = kv_head * args.group;
+  args.k_width = facts.heads().k_width;
+  args.v_width = facts.heads().v_width;
+  args.rows = block.rows;
+  args.position = before + block.row - r.begin;
+  args.q = a.q.For<float>(context.thread) + block.row * a.q_row + args.first_head * a.q_head;
+  args.q_row_stride = a.q_row;
+  args.q_head_stride = a.q_head;
+  switch (a.source) {
+    case KeySource::kPaged:
+      SetPagedSource(a.layer, block.request, args.source);
+      args.key_end = CachedRowsOf(facts, r);
+      break;
+    case KeySource::kOwnRows:
+      SetDenseSource(a, context, r.begin, args.source);
+      args.source.position = before;
+      args.key_end = rows;
+      break;
+    case KeySource::kGathered:
+      SetDenseSource(a, context, 0, args.source);
+      args.source.position = a.chunk_begin;
+      if (block.request == 0)
+        args.key_end = std::clamp<int64_t>(before - a.chunk_begin, 0, a.chunk_rows);
+      break;
+  }
+  return args;
+}
+
+AttendOut OutOf(const AttendRecord& a, const RunContext& context, const AttendArgs& args,
+                int64_t row) {
+  const int64_t heads = a.layer.facts->heads().heads;
+  const int64_t at = row * heads + args.first_head;
+  AttendOut out;
+  out.out = a.out.For<float>(context.thread) + at * args.v_width;
+  out.row_stride = heads * args.v_width;
+  out.head_stride = args.v_width;
+  if (a.stats.base == nullptr) return out;
+  out.stats = a.stats.For<float>(context.thread) + at * 2;
+  out.stats_row_stride = heads * 2;
+  out.stats_head_stride = 2;
+  return out;
+}
+
+void ClearRows(const AttendRecord& a, const RunContext& context, int64_t begin, int64_t end) {
+  const HeadGeometry& h = a.layer.facts->heads();
+  if (begin >= end) return;
+  std::memset(a.out.For<float>(context.thread) + begin * h.heads * h.v_width, 0,
+              static_cast<size_t>((end - begin) * h.heads * h.v_width) * sizeof(float));
+  if (a.stats.base == nullptr) return;
+  for (int64_t i = begin * h.heads; i < end * h.heads; ++i) {
+    float* stats = a.stats.For<float>(context.thread) + i * 2;
+    stats[0] = -std::numeric_limits<float>::infinity();
+    stats[1] = 0;
+  }
 }
 
 }  // namespace tenon::backends

@@ -1,79 +1,129 @@
-// What VANILLA and NATIVE share: appending rows to pages, pointing an AttendArgs at a request's
-// rows, the visible range of a query. Private to the backends' sources; the two differ in layout,
-// kernels and how work is split.
+// What VANILLA and NATIVE share: a layer's static facts, appending rows to pages, pointing a kernel
+// at a request's keys. Private to the backends' sources; the two differ in layout, kernels and how
+// work is split. Recording on one thread, what is recorded on the team.
 #pragma once
 
+#include <vector>
+
 #include "tenon/attention/backend.h"
-#include "tenon/kernels/table.h"
+#include "tenon/kernels/attention_kernels.h"
 
 namespace tenon::backends {
 
-// Both backends read the layout's own page tables: their plan is the group's index.
-class PagesPlan final : public StepPlan {
+// Heads and widths as the kernels see them: for MLA's latents one kv head whose value is the first
+// part of its key.
+struct HeadGeometry {
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t k_width = 0;  // of a key's first part
+  int64_t v_width = 0;
+  int64_t group() const { return heads / kv_heads; }
+};
+HeadGeometry GeometryOf(const AttentionSpec& spec);
+HeadGeometry LatentGeometryOf(const AttentionSpec& spec);
+HeadGeometry ExpandedGeometryOf(const AttentionSpec& spec);
+
+// One layer (for MLA: one form of it); outlives the tapes that point to it.
+class LayerFacts {
  public:
-  explicit PagesPlan(int group) : group_(group) {}
-  int group() const { return group_; }
-  const GroupPages& PagesOf(const StepLayout& layout) const {
-    return layout.groups[static_cast<size_t>(group_)];
-  }
+  LayerFacts(const AttentionSpec& spec, KvLayout layout, const HeadGeometry& heads,
+             const AttentionKernels& kernels);
+  LayerFacts(const LayerFacts&) = delete;
+  LayerFacts& operator=(const LayerFacts&) = delete;
+
+  const AttentionSpec& spec() const { return spec_; }
+  KvLayout layout() const { return layout_; }
+  const HeadGeometry& heads() const { return heads_; }
+  const AttentionKernels& kernels() const { return kernels_; }
+  // With the tables' addresses of now: read when the tape runs.
+  ScoreRules Rules() const;
 
  private:
-  int group_;
+  AttentionSpec spec_;
+  KvLayout layout_;
+  HeadGeometry heads_;
+  const AttentionKernels& kernels_;
+  std::vector<int32_t> buckets_before_;  // [max_distance + 1]
+  std::vector<int32_t> buckets_after_;   // [max_distance + 1]
 };
-
-// Byte strides inside a page for a layout.
-struct PageGeometry {
-  int64_t k_slot = 0, k_head = 0;
-  int64_t v_offset = 0, v_slot = 0, v_head = 0;
-};
-PageGeometry GeometryOf(const AttentionSpec& spec, KvLayout layout, int64_t page_tokens);
 
 // What every record of a layer needs; plain data, its pointers outlive the tape.
 struct LayerArgs {
-  const AttentionSpec* spec = nullptr;
+  const LayerFacts* facts = nullptr;
   const StepLayout* layout = nullptr;
-  const PagesPlan* plan = nullptr;
   const LayerCache* cache = nullptr;
-  const KernelTable* kernels = nullptr;
-  KvLayout kv_layout = KvLayout::kNhd;
 };
 
-// The request that row t belongs to. Few requests, so a walk.
+// The request that row `row` belongs to, -1 for padding. Few requests, so a walk.
 int32_t RequestOfRow(const StepLayout& layout, int64_t row);
+// Rows that belong to requests: [0, covered).
+int64_t CoveredRows(const StepLayout& layout);
 
-// Rows [begin, end) of the keys that a query at `position` sees, of `kv_len`.
-void SetVisibleRange(const AttentionSpec& spec, int64_t position, int64_t kv_len, AttendArgs& args);
-
-// Everything of `args` that comes from the spec.
-void SetSpec(const AttentionSpec& spec, AttendArgs& args);
-// Points the source at request r's pages.
-void SetPagedSource(const LayerArgs& layer, int32_t request, AttendArgs& args);
-
-// Records the writing of k and v (each [num_tokens, kv_heads, head_dim]) into the cache: at the
-// rows before kv_len for a decoder, at [0, cross_len) for a cross layer, whose rows are the
-// encoder's.
+// Records the writing of k and v (each [num_tokens, kv_heads, their head_dim]) into the cache: as
+// the last rows before kv_len, for a cross layer before cross_len.
 void RecordAppend(Tape& tape, const LayerArgs& layer, const Value& k, const Value& v);
 // The same for MLA latents [num_tokens, r + p].
 void RecordAppendLatent(Tape& tape, const LayerArgs& layer, const Value& latent);
-// Rows of the cached context before this step, decoded: [chunk_rows, r + p].
+// MlaLayer::Gather and Merge.
 Value RecordGatherLatent(Tape& tape, const LayerArgs& layer, int64_t chunk, int64_t chunk_rows);
-MlaLayer::Partial RecordMerge(Tape& tape, const KernelTable& kernels, const MlaLayer::Partial& a,
-                              const MlaLayer::Partial& b);
+MlaLayer::Partial RecordMerge(Tape& tape, const AttentionKernels& kernels,
+                              const MlaLayer::Partial& a, const MlaLayer::Partial& b);
 
-// Which kernel a record calls and how its name reads in the plan.
-struct AttendKernel {
-  void (*attend)(const AttendArgs& args, float* scratch) = nullptr;
-  const char* name = "";
+enum class KeySource : int32_t {
+  kPaged,     // the cache
+  kOwnRows,   // k, v of this step's rows of the same request
+  kGathered,  // dense rows of request 0's context
 };
 
-// One item per (row, kv head): decoder and cross over pages, encoder over this step's k and v.
-Value RecordAttend(Tape& tape, const LayerArgs& layer, const AttendKernel& kernel,
-                   const QkvView& qkv);
-// MLA in its latent form: one kv head whose value is the first r numbers of its key.
-Value RecordAttendLatent(Tape& tape, const LayerArgs& layer, const AttendKernel& kernel,
-                         const Value& q);
-// MLA in its expanded form, with statistics.
-MlaLayer::Partial RecordAttendExpanded(Tape& tape, const LayerArgs& layer,
-                                       const AttendKernel& kernel, const MlaLayer::Expanded& rows);
+// Arguments of a record that attends.
+struct AttendRecord {
+  Operand q, k, v, k2;  // k, v, k2: not for kPaged
+  Operand out, stats;   // stats may be absent
+  Operand slots;        // partial sums of NATIVE's decode
+  LayerArgs layer;
+  const StepPlan* plan = nullptr;
+  int64_t num_tokens = 0;
+  int64_t q_row = 0, q_head = 0;                                     // floats
+  int64_t k_row = 0, k_head = 0, v_row = 0, v_head = 0, k2_row = 0;  // floats
+  int64_t k2_width = 0;
+  int64_t chunk_begin = 0, chunk_rows = 0;  // kGathered
+  KeySource source = KeySource::kPaged;
+  bool whole_step = true;  // false: another record of the step attends the requests of other phases
+  int64_t shares = 1;      // into which the step's work is cut, whatever it holds
+};
+
+// Queries and keys of one call. k, v, k2 as in AttendRecord.
+struct AttendInput {
+  Value q;
+  Value k;
+  Value v;
+  Value k2;
+  KeySource source = KeySource::kPaged;
+  int64_t chunk = -1;  // kGathered
+  int64_t chunk_rows = 0;
+};
+AttendInput ExpandedInput(const MlaLayer::Expanded& rows);
+
+// Operands, strides and resources of `input`; the caller adds what it writes.
+void FillAttend(const AttendInput& input, const LayerArgs& layer,
+                RecordBuilder<AttendRecord>& record);
+// New values for the results: out [num_tokens, heads, v_width], stats as in MlaLayer::Partial.
+MlaLayer::Partial NewPartial(Tape& tape, const LayerFacts& facts, int64_t num_tokens,
+                             bool with_stats);
+
+// Rows [row, row + rows) of the step, all of one request.
+struct RowBlock {
+  int32_t request = 0;
+  int64_t row = 0;
+  int64_t rows = 1;
+};
+// Kernel arguments of these rows and one kv head, over all keys of the request.
+AttendArgs ArgsOf(const AttendRecord& a, const RunContext& context, const ScoreRules& rules,
+                  const RowBlock& block, int64_t kv_head);
+// Where the results of these rows go.
+AttendOut OutOf(const AttendRecord& a, const RunContext& context, const AttendArgs& args,
+                int64_t row);
+// Results of rows without a request.
+void ClearRows(const AttendRecord& a, const RunContext& context, int64_t begin, int64_t end);
 
 }  // namespace tenon::backends

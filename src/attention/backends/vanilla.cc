@@ -1,65 +1,105 @@
 #include "tenon/attention/backends/builtin.h"
 #include "tenon/attention/backends/paged_layer.h"
+#include "tenon/kernels/table.h"
+#include "tenon/tensor/buffer.h"
 
 namespace tenon::backends {
 namespace {
 
 constexpr const char* kName = "VANILLA/loops";
 
+// Items: (row, kv head).
+void RunVanilla(const AttendRecord& a, const RunContext& context, int64_t begin, int64_t end) {
+  const LayerFacts& facts = *a.layer.facts;
+  const int64_t kv_heads = facts.heads().kv_heads;
+  ScoreRules rules = facts.Rules();
+  if (a.source == KeySource::kGathered) rules.sinks = nullptr;  // counted with the own rows
+  for (int64_t item = begin; item < end; ++item) {
+    const int64_t row = item / kv_heads;
+    const int32_t request = RequestOfRow(*a.layer.layout, row);
+    if (request < 0) {
+      ClearRows(a, context, row, row + 1);
+      item = (row + 1) * kv_heads - 1;
+      continue;
+    }
+    const AttendArgs args = ArgsOf(a, context, rules, {request, row, 1}, item % kv_heads);
+    facts.kernels().vanilla(args, OutOf(a, context, args, row),
+                            reinterpret_cast<float*>(context.scratch));
+  }
+}
+
+MlaLayer::Partial RecordVanilla(Tape& tape, const LayerArgs& layer, const AttendInput& input,
+                                const char* op, bool with_stats) {
+  const HeadGeometry& h = layer.facts->heads();
+  const MlaLayer::Partial partial = NewPartial(tape, *layer.facts, input.q.dim(0), with_stats);
+  RecordBuilder<AttendRecord> record(tape, op, kName);
+  FillAttend(input, layer, record);
+  record.Write(&AttendRecord::out, partial.out);
+  if (with_stats) record.Write(&AttendRecord::stats, partial.stats);
+  const int64_t scratch =
+      VanillaScratchFloats(h.k_width, h.v_width) * static_cast<int64_t>(sizeof(float));
+  record.Commit<RunVanilla>({.items = input.q.dim(0) * h.kv_heads,
+                             .grain = h.kv_heads,
+                             .scratch_bytes = RoundUp(scratch, Buffer::kAlignment)});
+  return partial;
+}
+
 class VanillaLayer final : public AttentionLayer {
  public:
-  VanillaLayer(const AttentionSpec& spec, const KernelTable& kernels)
-      : spec_(spec), kernels_(kernels) {}
+  VanillaLayer(const AttentionSpec& spec, const AttentionKernels& kernels)
+      : facts_(spec, spec.kv_layout.value_or(KvLayout::kNhd), GeometryOf(spec), kernels) {}
 
   Value Run(Tape& tape, const QkvView& qkv, const AttentionCall& call) const override {
-    const LayerArgs layer{&spec_,     call.layout, static_cast<const PagesPlan*>(call.plan),
-                          call.cache, &kernels_,   KvLayout::kNhd};
-    if (!qkv.k.empty() && spec_.kind != AttentionKind::kEncoder)
-      RecordAppend(tape, layer, qkv.k, qkv.v);
+    const LayerArgs layer{&facts_, call.layout, call.cache};
+    const bool encoder = facts_.spec().kind == AttentionKind::kEncoder;
+    if (!qkv.k.empty() && !encoder) RecordAppend(tape, layer, qkv.k, qkv.v);
     if (qkv.q.empty()) return {};
-    return RecordAttend(tape, layer, {kernels_.attention.vanilla, kName}, qkv);
+    AttendInput input{.q = qkv.q, .k = qkv.k, .v = qkv.v, .k2 = {}};
+    input.source = encoder ? KeySource::kOwnRows : KeySource::kPaged;
+    return RecordVanilla(tape, layer, input, "attention", false).out.MergeLast();
   }
 
  private:
-  const AttentionSpec spec_;
-  const KernelTable& kernels_;
+  const LayerFacts facts_;
 };
 
 class VanillaMla final : public MlaLayer {
  public:
-  VanillaMla(const AttentionSpec& spec, const KernelTable& kernels)
-      : spec_(spec), kernels_(kernels) {}
+  VanillaMla(const AttentionSpec& spec, const AttentionKernels& kernels)
+      : latent_(spec, KvLayout::kRow, LatentGeometryOf(spec), kernels),
+        expanded_(spec, KvLayout::kRow, ExpandedGeometryOf(spec), kernels) {}
 
   void Append(Tape& tape, const Value& latent, const AttentionCall& call) const override {
-    RecordAppendLatent(tape, LayerOf(call), latent);
+    RecordAppendLatent(tape, {&latent_, call.layout, call.cache}, latent);
   }
   Value Gather(Tape& tape, int64_t chunk, int64_t chunk_rows,
                const AttentionCall& call) const override {
-    return RecordGatherLatent(tape, LayerOf(call), chunk, chunk_rows);
+    return RecordGatherLatent(tape, {&latent_, call.layout, call.cache}, chunk, chunk_rows);
   }
   Partial RunExpanded(Tape& tape, const Expanded& rows, const AttentionCall& call) const override {
-    return RecordAttendExpanded(tape, LayerOf(call), {kernels_.attention.vanilla, kName}, rows);
+    return RecordVanilla(tape, {&expanded_, call.layout, call.cache}, ExpandedInput(rows),
+                         "mla_expanded", true);
   }
   Value RunLatent(Tape& tape, const Value& q, const AttentionCall& call) const override {
-    return RecordAttendLatent(tape, LayerOf(call), {kernels_.attention.vanilla, kName}, q);
+    const AttendInput input{.q = q, .k = {}, .v = {}, .k2 = {}};
+    return RecordVanilla(tape, {&latent_, call.layout, call.cache}, input, "mla_latent", false).out;
   }
   Partial Merge(Tape& tape, const Partial& a, const Partial& b) const override {
-    return RecordMerge(tape, kernels_, a, b);
+    return RecordMerge(tape, latent_.kernels(), a, b);
   }
 
  private:
-  LayerArgs LayerOf(const AttentionCall& call) const {
-    return {&spec_,     call.layout, static_cast<const PagesPlan*>(call.plan),
-            call.cache, &kernels_,   KvLayout::kRow};
-  }
-  const AttentionSpec spec_;
-  const KernelTable& kernels_;
+  const LayerFacts latent_;
+  const LayerFacts expanded_;
 };
 
-// Plain loops in double over any spec: the oracle.
+class VanillaPlan final : public StepPlan {};
+
+// Plain loops in double over any spec: the oracle. Reads the layout's own page tables, so that
+// there is nothing to prepare.
 class Vanilla final : public AttentionBackend {
  public:
-  explicit Vanilla(const KernelTable& kernels) : kernels_(kernels) {}
+  explicit Vanilla(const AttentionKernels& kernels) : kernels_(kernels) {}
   std::string_view name() const override { return "VANILLA"; }
   KvLayout layout() const override { return KvLayout::kNhd; }
   std::unique_ptr<AttentionLayer> CreateLayer(const AttentionSpec& spec) const override {
@@ -68,19 +108,19 @@ class Vanilla final : public AttentionBackend {
   std::unique_ptr<MlaLayer> CreateMlaLayer(const AttentionSpec& spec) const override {
     return std::make_unique<VanillaMla>(spec, kernels_);
   }
-  std::unique_ptr<StepPlan> CreatePlan(int group) const override {
-    return std::make_unique<PagesPlan>(group);
+  std::unique_ptr<StepPlan> CreatePlan(int /*group*/, const CacheSpec& /*spec*/) const override {
+    return std::make_unique<VanillaPlan>();
   }
   void Prepare(const StepLayout& /*layout*/, StepPlan& /*plan*/) const override {}
 
  private:
-  const KernelTable& kernels_;
+  const AttentionKernels& kernels_;
 };
 
 }  // namespace
 
 std::shared_ptr<const AttentionBackend> MakeVanilla(const KernelTable& kernels) {
-  return std::make_shared<Vanilla>(kernels);
+  return std::make_shared<Vanilla>(kernels.attention);
 }
 
 }  // namespace tenon::backends

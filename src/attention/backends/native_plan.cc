@@ -1,0 +1,82 @@
+#include "tenon/attention/backends/native_plan.h"
+
+#include <algorithm>
+
+namespace tenon::backends {
+namespace {
+
+int64_t CeilDiv(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
+
+}  // namespace
+
+int64_t SegmentSize(int64_t keys, int64_t max_segments) {
+  int64_t size = kMinSegment;
+  while (CeilDiv(keys, size) > max_segments) size *= 2;
+  return size;
+}
+
+int64_t NativePlan::SegmentFor(int64_t keys, int64_t rows, std::optional<int64_t> window,
+                               KvLayout layout) {
+  // A block whose parts fill more than all slots could never be split.
+  const int64_t most = std::clamp<int64_t>(SlotsFor(layout) / rows, 1, kMaxSegments);
+  return SegmentSize(window ? std::min(keys, *window + rows) : keys, most);
+}
+
+void NativePlan::AddBlocks(const StepRequest& request, int32_t index) {
+  const bool cross = spec_.kind == CacheKind::kCross;
+  const int64_t keys = cross ? request.cross_len : request.kv_len;
+  for (int64_t row = request.begin; row < request.end; row += kBlockRows) {
+    Block block;
+    block.all = {.request = index, .row = row};
+    block.all.rows = std::min<int64_t>(request.end - row, kBlockRows);
+    block.all.segment = SegmentFor(keys, block.all.rows, spec_.window, spec_.layout);
+    block.all.key_end = cross ? keys : keys - (request.end - row) + block.all.rows;
+    if (spec_.window && !cross)
+      block.all.key_begin =
+          std::max<int64_t>(0, block.all.key_end - block.all.rows - *spec_.window + 1);
+    block.parts =
+        CeilDiv(block.all.key_end, block.all.segment) - block.all.key_begin / block.all.segment;
+    blocks_.push_back(block);
+  }
+}
+
+void NativePlan::Prepare(const StepLayout& layout) {
+  blocks_.clear();
+  pieces_.clear();
+  joins_.clear();
+  if (spec_.kind != CacheKind::kPagedRows && spec_.kind != CacheKind::kCross) return;
+  for (size_t i = 0; i < layout.requests.size(); ++i) {
+    if (layout.requests[i].phase != RequestPhase::kPrefill)
+      AddBlocks(layout.requests[i], static_cast<int32_t>(i));
+  }
+  // The longest are split first, while slots last: what stays whole is short, and it goes first in
+  // the list so that it is not the end that all wait for.
+  std::sort(blocks_.begin(), blocks_.end(), [](const Block& a, const Block& b) {
+    return a.parts != b.parts ? a.parts > b.parts : a.all.row < b.all.row;
+  });
+  int64_t slots = SlotsFor(spec_.layout);
+  for (Block& block : blocks_) {
+    const int64_t wanted = block.parts * block.all.rows;
+    if (block.parts > 1 && wanted <= slots) {
+      block.all.slot = SlotsFor(spec_.layout) - slots;
+      slots -= wanted;
+    } else {
+      pieces_.push_back(block.all);
+    }
+  }
+  for (const Block& block : blocks_) {
+    if (block.all.slot < 0) continue;
+    Piece piece = block.all;
+    const int64_t segment = piece.segment;
+    for (int64_t begin = piece.key_begin / segment * segment; begin < block.all.key_end;
+         begin += segment) {
+      piece.key_begin = std::max(begin, block.all.key_begin);
+      piece.key_end = std::min(begin + segment, block.all.key_end);
+      pieces_.push_back(piece);
+      piece.slot += piece.rows;
+    }
+    joins_.push_back({block.all.row, block.all.rows, block.all.slot, block.parts});
+  }
+}
+
+}  // namespace tenon::backends

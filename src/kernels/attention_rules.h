@@ -1,0 +1,84 @@
+// What every attention kernel must agree on: where a row lies, which keys a query sees, what
+// happens to a dot product. Inline, so that one kernel source can be compiled per ISA. Not a kernel
+// itself. Thread-safe.
+#pragma once
+
+#include <cmath>
+
+#include "tenon/kernels/attention_kernels.h"
+#include "tenon/numeric/codecs.h"
+
+namespace tenon {
+
+struct KeyRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+static inline const std::byte* RowAddress(const KeyValueSource& s, const std::byte* base,
+                                          int64_t slot_stride, int64_t j) {
+  if (s.pages == nullptr) return base + j * slot_stride;
+  return base + s.pages[j / s.page_tokens] * s.page_bytes + j % s.page_tokens * slot_stride;
+}
+
+// The row as floats: in place, or widened into `buffer`.
+static inline const float* Widen(DType dtype, const std::byte* row, int64_t n, float* buffer) {
+  if (dtype == DType::kF32) return reinterpret_cast<const float*>(row);
+  const auto* bits = reinterpret_cast<const uint16_t*>(row);
+  for (int64_t i = 0; i < n; ++i) buffer[i] = Bf16ToFloat(bits[i]);
+  return buffer;
+}
+
+static inline const float* KeyRow(const AttendArgs& a, int64_t j, float* buffer) {
+  const KeyValueSource& s = a.source;
+  const std::byte* row = RowAddress(s, s.k, s.k_slot_stride, j) + a.kv_head * s.k_head_stride;
+  return Widen(s.dtype, row, a.k_width, buffer);
+}
+
+static inline const float* ValueRow(const AttendArgs& a, int64_t j, float* buffer) {
+  const KeyValueSource& s = a.source;
+  const std::byte* row = RowAddress(s, s.v, s.v_slot_stride, j) + a.kv_head * s.v_head_stride;
+  return Widen(s.dtype, row, a.v_width, buffer);
+}
+
+// Rows of the source, within [key_begin, key_end), that query row `row` sees; may be empty.
+static inline KeyRange VisibleKeys(const AttendArgs& a, int64_t row) {
+  const ScoreRules& r = *a.rules;
+  const int64_t p = a.position + row - a.source.position;  // the query's own row of the source
+  KeyRange keys{a.key_begin, a.key_end};
+  const auto raise = [&](int64_t begin) { keys.begin = begin > keys.begin ? begin : keys.begin; };
+  const auto lower = [&](int64_t end) { keys.end = end < keys.end ? end : keys.end; };
+  if (r.causal) lower(p + 1);
+  if (r.window > 0) {
+    raise(p - r.window + 1);
+    lower(p + r.window);
+  }
+  if (r.chunk > 0) {
+    const int64_t first = (a.position + row) / r.chunk * r.chunk - a.source.position;
+    raise(first);
+    lower(first + r.chunk);
+  }
+  return keys;
+}
+
+// Everything between the dot product of query row `row` and key j and the softmax.
+template <typename Real>
+static inline Real ScoreOf(const AttendArgs& a, Real dot, int64_t row, int64_t g, int64_t j) {
+  const ScoreRules& r = *a.rules;
+  const int64_t head = a.first_head + g;
+  Real score = dot * static_cast<Real>(r.scale);
+  if (r.softcap > 0)
+    score = static_cast<Real>(r.softcap) * std::tanh(score / static_cast<Real>(r.softcap));
+  if (r.alibi == nullptr && r.bias == nullptr) return score;
+  const int64_t ahead = j + a.source.position - a.position - row;  // of the query
+  const int64_t distance = ahead < 0 ? -ahead : ahead;
+  if (r.alibi != nullptr) score -= static_cast<Real>(r.alibi[head]) * static_cast<Real>(distance);
+  if (r.bias != nullptr) {
+    const int32_t* buckets = ahead > 0 ? r.buckets_after : r.buckets_before;
+    const int64_t at = distance < r.max_distance ? distance : r.max_distance;
+    score += static_cast<Real>(r.bias[buckets[at] * r.heads + head]);
+  }
+  return score;
+}
+
+}  // namespace tenon

@@ -1,0 +1,216 @@
+// What must not change a result, bit by bit: the team, the other sequences, the page size, whether
+// a row is prefilled or decoded, limits longer than the sequence. And what a tape may meet when it
+// is run again.
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "attention/harness.h"
+
+namespace {
+std::atomic<int64_t> allocations{0};
+}  // namespace
+
+void* operator new(size_t bytes) {
+  allocations.fetch_add(1);
+  if (void* p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
+  std::abort();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+
+namespace tenon::test {
+namespace {
+
+constexpr RequestPhase kP = RequestPhase::kPrefill;
+constexpr RequestPhase kD = RequestPhase::kDecode;
+
+AttentionSpec Spec() {
+  AttentionSpec spec;
+  spec.heads = 6;
+  spec.kv_heads = 2;
+  spec.head_dim = spec.v_head_dim = 20;
+  spec.scale = 0.2f;
+  return spec;
+}
+
+// Rows of the step that belong to request i.
+std::vector<float> RowsOf(const std::vector<float>& out, const std::vector<TestRequest>& requests,
+                          size_t i, int64_t width) {
+  int64_t begin = 0;
+  for (size_t j = 0; j < i; ++j) begin += requests[j].rows;
+  return {out.begin() + begin * width, out.begin() + (begin + requests[i].rows) * width};
+}
+
+class Invariance : public testing::TestWithParam<const char*> {
+ protected:
+  std::shared_ptr<const AttentionBackend> backend() const { return BackendNamed(GetParam()); }
+};
+
+TEST_P(Invariance, TeamPagesAndNeighbours) {
+  const std::vector<TestRequest> requests = {{kP, 0, 70},  {kP, 500, 9},  {kD, 3000, 1},
+                                             {kD, 700, 1}, {kD, 1100, 1}, {kD, 0, 1}};
+  AttentionSpec spec = Spec();
+  const int64_t width = spec.heads * spec.v_head_dim;
+  const auto data = MakeData(spec, requests, 1);
+  const auto first = RunLayer(*backend(), spec, requests, data, {.threads = 1});
+  for (const int32_t page_tokens : {16, 64, 256}) {
+    for (const int threads : {1, 2, 3}) {
+      spec.page_tokens = page_tokens;
+      EXPECT_EQ(RunLayer(*backend(), spec, requests, data,
+                         {.threads = threads, .seed = static_cast<unsigned>(threads)}),
+                first);
+    }
+  }
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(RunLayer(*backend(), spec, {requests[i]}, {data[i]}, {.threads = 2}),
+              RowsOf(first, requests, i, width))
+        << "request " << i << " alone";
+  }
+}
+
+// Every row of a prefill is what decoding it one by one gives.
+TEST_P(Invariance, PrefillAndDecodeAgree) {
+  for (const std::optional<int64_t> window : {std::optional<int64_t>(), {150}}) {
+    AttentionSpec spec = Spec();
+    spec.window = window;
+    const std::vector<TestRequest> prefill = {{kP, 0, 400}};
+    const auto data = MakeData(spec, prefill, 2);
+    const auto all = RunLayer(*backend(), spec, prefill, data);
+    const int64_t width = spec.heads * spec.v_head_dim;
+    for (const int64_t row : {0, 1, 127, 128, 200, 399}) {
+      SequenceData cut = data[0];
+      cut.q.resize(static_cast<size_t>((row + 1) * spec.heads * spec.head_dim));
+      const auto one = RunLayer(*backend(), spec, {{kD, row, 1}}, {cut});
+      EXPECT_EQ(one, std::vector<float>(all.begin() + row * width, all.begin() + (row + 1) * width))
+          << "row " << row;
+    }
+  }
+}
+
+TEST_P(Invariance, LimitsThatDoNotBind) {
+  const std::vector<TestRequest> requests = {{kP, 100, 41}, {kD, 129, 1}, {kD, 0, 1}};
+  const AttentionSpec plain = Spec();
+  const auto data = MakeData(plain, requests, 4);
+  const auto full = RunLayer(*backend(), plain, requests, data);
+  AttentionSpec spec = plain;
+  spec.window = 141;  // the longest sequence
+  EXPECT_EQ(RunLayer(*backend(), spec, requests, data), full);
+  spec.window = 140;
+  EXPECT_NE(RunLayer(*backend(), spec, requests, data), full);
+  spec = plain;
+  spec.chunk = 141;
+  EXPECT_EQ(RunLayer(*backend(), spec, requests, data), full);
+  spec.chunk = 140;
+  EXPECT_NE(RunLayer(*backend(), spec, requests, data), full);
+  const std::vector<float> none(6, -INFINITY);
+  const float* none_at = none.data();
+  spec = plain;
+  spec.sinks = &none_at;
+  EXPECT_EQ(RunLayer(*backend(), spec, requests, data), full);
+}
+
+// NaN in one sequence stays in it, and shows.
+TEST_P(Invariance, NotANumberStaysInItsSequence) {
+  const std::vector<TestRequest> requests = {{kP, 20, 9}, {kP, 0, 40}, {kD, 200, 1}, {kD, 30, 1}};
+  const AttentionSpec spec = Spec();
+  const int64_t width = spec.heads * spec.v_head_dim;
+  const auto clean = MakeData(spec, requests, 5);
+  const auto expected = RunLayer(*backend(), spec, requests, clean);
+  for (size_t bad = 0; bad < requests.size(); ++bad) {
+    for (const bool in_query : {false, true}) {
+      auto data = clean;
+      if (in_query) {
+        std::fill(data[bad].q.begin(), data[bad].q.end(), NAN);
+      } else {
+        data[bad].k[3] = NAN;
+      }
+      const auto out = RunLayer(*backend(), spec, requests, data, {.threads = 2});
+      for (size_t i = 0; i < requests.size(); ++i) {
+        const auto rows = RowsOf(out, requests, i, width);
+        if (i != bad) {
+          EXPECT_EQ(rows, RowsOf(expected, requests, i, width));
+        } else {
+          EXPECT_TRUE(std::isnan(rows[0]));  // head 0 reads the damaged kv head
+        }
+      }
+    }
+  }
+}
+
+// One tape, many steps: lengths, pages and requests change, addresses do not; nothing is allocated.
+TEST_P(Invariance, TapesAreReusedWhileSequencesGrow) {
+  const AttentionSpec spec = Spec();
+  const auto chosen = backend();
+  const std::vector<TestRequest> whole = {{kP, 0, 300}, {kP, 0, 290}, {kP, 0, 31}};
+  const auto data = MakeData(spec, whole, 6);
+  const auto expected = BruteForce(spec, DType::kF32, whole, data);
+  Sequences sequences(CacheSpecOf(spec, *chosen), 3, 700, 2);
+  sequences.Admit(whole);
+  const auto layer = chosen->CreateLayer(spec);
+  const AttentionCall call = sequences.Call(*chosen);
+  const int64_t qw = spec.heads * spec.head_dim;
+  const int64_t kw = spec.kv_heads * spec.head_dim;
+  // Each sequence starts with all but its last rows, then all three grow together.
+  constexpr int64_t kSteps = 12;
+  std::vector<float> q(static_cast<size_t>(3 * qw));
+  std::vector<float> k;
+  std::vector<float> v;
+  std::vector<Sequences::Part> start;
+  for (size_t i = 0; i < 3; ++i) {
+    const int64_t rows = whole[i].rows - kSteps;
+    start.push_back({kP, rows, rows, 0});
+    k.insert(k.end(), data[i].k.begin(), data[i].k.begin() + rows * kw);
+    v.insert(v.end(), data[i].v.begin(), data[i].v.begin() + rows * kw);
+  }
+  sequences.SetStep(start);
+  {
+    TapeRunner runner(2);
+    const int64_t n = sequences.layout().num_tokens;
+    const Value k_in = Input(runner.tape(), &k, {n, 2, 20});
+    layer->Run(runner.tape(), {{}, k_in, Input(runner.tape(), &v, {n, 2, 20})}, call);
+    runner.Run(k_in);
+  }
+  const auto step_to = [&](int64_t step) {
+    std::vector<Sequences::Part> parts;
+    for (size_t i = 0; i < 3; ++i) {
+      const int64_t row = whole[i].rows - kSteps + step;
+      parts.push_back({kD, 1, row + 1, 0});
+      std::copy_n(data[i].q.begin() + row * qw, qw, q.begin() + static_cast<int64_t>(i) * qw);
+      std::copy_n(data[i].k.begin() + row * kw, kw, k.begin() + static_cast<int64_t>(i) * kw);
+      std::copy_n(data[i].v.begin() + row * kw, kw, v.begin() + static_cast<int64_t>(i) * kw);
+    }
+    sequences.SetStep(parts);
+    const int64_t before = allocations.load();
+    sequences.Prepare(*chosen);
+    return allocations.load() - before;
+  };
+  k.resize(static_cast<size_t>(3 * kw));
+  v.resize(static_cast<size_t>(3 * kw));
+  step_to(0);
+  TapeRunner runner(2);
+  Tape& tape = runner.tape();
+  const Value out = layer->Run(
+      tape, {Input(tape, &q, {3, 6, 20}), Input(tape, &k, {3, 2, 20}), Input(tape, &v, {3, 2, 20})},
+      call);
+  for (int64_t step = 0; step < kSteps; ++step) {
+    const int64_t allocated = step_to(step);
+    if (step > 0) EXPECT_EQ(allocated, 0) << "Prepare in a steady step";
+    const auto rows = runner.Run(out);
+    int64_t offset = 0;
+    for (size_t i = 0; i < 3; ++i) {
+      const int64_t row = whole[i].rows - kSteps + step;
+      const auto at = [&](int64_t r) { return expected.begin() + (offset + r) * qw; };
+      const std::vector<double> wanted(at(row), at(row + 1));
+      const std::vector<float> got(rows.begin() + static_cast<int64_t>(i) * qw,
+                                   rows.begin() + static_cast<int64_t>(i + 1) * qw);
+      EXPECT_LT(Distance(got, wanted), 1e-5) << "step " << step << ", sequence " << i;
+      offset += whole[i].rows;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Invariance, testing::Values("VANILLA", "NATIVE"));
+
+}  // namespace
+}  // namespace tenon::test
