@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "tenon/base/env.h"
 #include "tenon/base/ledger.h"
 #include "tenon/base/machine_profile.h"
 #include "tenon/base/status.h"
@@ -52,6 +53,20 @@ TEST(Ledger, DowngradeNeedsConsent) {
   Ledger consenting({"attention.window"});
   EXPECT_TRUE(consenting.Record(downgrade).ok());
   EXPECT_EQ(consenting.decisions().size(), 1u);
+}
+
+TEST(Env, PrefixListsSetVariablesSorted) {
+  ::setenv("TENON_TEST_B", "x=1", 1);
+  ::setenv("TENON_TEST_A", "a", 1);
+  ::setenv("TENON_TEST_EMPTY", "", 1);
+  ::setenv("NOT_TENON_TEST_C", "c", 1);
+  const std::vector<std::pair<std::string, std::string>> expected = {{"TENON_TEST_A", "a"},
+                                                                     {"TENON_TEST_B", "x=1"}};
+  EXPECT_EQ(EnvWithPrefix("TENON_TEST_"), expected);
+  for (const char* name :
+       {"TENON_TEST_A", "TENON_TEST_B", "TENON_TEST_EMPTY", "NOT_TENON_TEST_C"}) {
+    ::unsetenv(name);
+  }
 }
 
 TEST(Text, NearNames) {
