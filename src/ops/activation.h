@@ -1,21 +1,10 @@
 // Elementwise maths. Records on the tape; family code's thread only.
 #pragma once
 
+#include "tenon/numeric/activation.h"
 #include "tenon/ops/tape.h"
 
 namespace tenon {
-
-enum class Activation {
-  kNone,
-  kSilu,
-  kGelu,      // erf form
-  kGeluTanh,  // "gelu_new", "gelu_pytorch_tanh", "gelu_fast"
-  kQuickGelu,
-  kRelu,
-  kRelu2,  // relu(x)^2
-  kSigmoid,
-  kTanh,
-};
 
 // All inputs of one op have one shape [num_tokens, width] (any row stride); results are contiguous
 // fp32.
