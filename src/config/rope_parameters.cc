@@ -20,14 +20,22 @@ std::string DictionaryName(const ConfigReader& reader) {
 
 // Names of the entries per layer type; empty for a flat dictionary.
 std::vector<std::string> LayerTypesOf(const Json* dictionary, const RopeSpec& spec) {
-  std::vector<std::string> types;
-  if (dictionary == nullptr || !dictionary->is_object()) return types;
+  std::vector<std::string> expected;
+  std::vector<std::string> all;
+  if (dictionary == nullptr || !dictionary->is_object()) return all;
+  bool has_object = false;
   for (const auto& [name, value] : dictionary->as_object()) {
-    const bool expected =
-        std::find(spec.layer_types.begin(), spec.layer_types.end(), name) != spec.layer_types.end();
-    if (value.is_object() || (expected && value.is_null())) types.push_back(name);
+    if (!value.is_object() && !value.is_null()) continue;
+    has_object |= value.is_object();
+    all.push_back(name);
+    if (std::find(spec.layer_types.begin(), spec.layer_types.end(), name) !=
+        spec.layer_types.end()) {
+      expected.push_back(name);
+    }
   }
-  return types;
+  // A dictionary of dictionaries is one per layer type even where the family did not expect it.
+  const bool only_objects = has_object && all.size() == dictionary->as_object().size();
+  return only_objects ? all : expected;
 }
 
 // One dictionary and where it stands.
