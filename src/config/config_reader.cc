@@ -50,7 +50,7 @@ struct ConfigReader::Shared {
   std::vector<std::pair<std::string, std::string>> ignored;  // prefix, pattern
   std::vector<std::string> errors;
   Json absent{Json::Object{}};  // what a nested reader reads when the object is not there
-  Json broken{Json::Object{}};  // … or is no object: its keys are not reported as missing
+  Json broken{Json::Object{}};  // ... or is no object: its keys are not reported as missing
 
   std::string OriginText(std::string_view path) const {
     const auto it = source.origins.find(path);

@@ -43,8 +43,9 @@ struct GgufKeyRow {
 Result<Json> GgufPartialRotary(const Json& value, const GgufMetadataView& view);
 
 struct GgufIdentity {
-  std::string architecture;     // general.architecture
-  std::string hf_architecture;  // "…ForCausalLM", as the provider named it; "" when it is not known
+  std::string architecture;  // general.architecture
+  std::string
+      hf_architecture;  // "...ForCausalLM", as the provider named it; "" when it is not known
   std::string model_type;
 };
 

@@ -21,6 +21,8 @@ constexpr const char* kCommandNames[] = {"run",        "serve",   "explain", "ch
                                          "perplexity", "kl",      "embed",   "tokenize", "render",
                                          "inspect",    "convert", "doctor"};
 
+constexpr std::string_view kEnvPrefix = "TENON_";
+
 // Set-ness: the kinds of origins are ordered by precedence.
 template <typename T>
 void Offer(Sourced<T>& field, T value, const Origin& origin) {
@@ -38,10 +40,22 @@ Json ValueJson(const std::vector<std::string>& values) {
 // The text that names a place of a config file: "tenon.yaml: threads".
 std::string InFile(const std::string& path, const std::string& key) { return path + ": " + key; }
 
-std::string Nearest(std::string_view name, const std::vector<std::string>& names) {
-  const std::vector<std::string> near = NearNames(name, names);
-  return near.empty() ? std::string() : fmt::format(", nearest: {}", Join(near, ", "));
+// ", nearest: --threads": compared without prefixes, which would make all names alike. spell(row)
+// -> as the user writes it.
+template <typename Spell>
+std::string Nearest(std::string_view name, const Spell& spell) {
+  std::vector<std::string> names;
+  for (const OptionRow& row : kOptionRows) names.emplace_back(row.name);
+  std::string text;
+  for (const std::string& near : NearNames(name, names)) {
+    const auto row = std::find_if(std::begin(kOptionRows), std::end(kOptionRows),
+                                  [&](const OptionRow& r) { return near == r.name; });
+    text += (text.empty() ? ", nearest: " : ", ") + spell(*row);
+  }
+  return text;
 }
+std::string WithoutPrefix(const OptionRow& row) { return row.name; }
+std::string WithDashes(const OptionRow& row) { return std::string("--") + row.name; }
 
 }  // namespace
 
@@ -100,7 +114,7 @@ const OptionRow* OptionTable::Find(std::string_view name) const {
 }
 
 std::string OptionTable::EnvNameOf(const OptionRow& row) {
-  std::string name = std::string("TENON_") + row.name;
+  std::string name = std::string(kEnvPrefix) + row.name;
   for (char& c : name) {
     if (c == '-') c = '_';
     if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
@@ -137,14 +151,6 @@ std::string OptionTable::AllowedText(const OptionRow& row) const {
   if (row.kind == OptionKind::kSize) parts.insert(parts.begin(), "a size (8G, 512MiB)");
   if (row.kind == OptionKind::kFlag) parts = {"true", "false"};
   return Join(parts, " | ");
-}
-
-std::vector<std::string> OptionTable::Names(std::string_view prefix) const {
-  std::vector<std::string> names;
-  for (const OptionRow& row : kOptionRows) {
-    names.push_back(prefix == "TENON_" ? EnvNameOf(row) : std::string(prefix) + row.name);
-  }
-  return names;
 }
 
 Status OptionTable::Set(const OptionRow& row, std::string_view text, const Origin& origin,
@@ -222,7 +228,7 @@ void OptionTable::ApplyFile(const std::string& path, EngineOptions& options,
     if (row == nullptr || row->name != setting.key) {
       errors.push_back(fmt::format("{} line {}: unknown option '{}'{}; fix: correct or remove it",
                                    path, setting.line, setting.key,
-                                   Nearest(setting.key, Names(""))));
+                                   Nearest(setting.key, WithoutPrefix)));
     } else if (row->kind == OptionKind::kPath && setting.key == "config") {
       errors.push_back(fmt::format("{} line {}: a config file names no other; fix: remove config",
                                    path, setting.line));
@@ -247,8 +253,8 @@ Result<EngineOptions> OptionTable::Resolve(const OptionInputs& inputs) const {
   for (const auto& [name, value] : inputs.command_line) {
     const OptionRow* row = Find(name);
     if (row == nullptr) {
-      errors.push_back(fmt::format("unknown option --{}{}; fix: see --help", name,
-                                   Nearest("--" + name, Names("--"))));
+      errors.push_back(
+          fmt::format("unknown option --{}{}; fix: see --help", name, Nearest(name, WithDashes)));
     } else if (inputs.command != 0 && (row->commands & inputs.command) == 0) {
       errors.push_back(fmt::format("--{} is no option of {}, it is one of {}; fix: remove it",
                                    row->name, CommandNames(inputs.command),
@@ -265,8 +271,10 @@ Result<EngineOptions> OptionTable::Resolve(const OptionInputs& inputs) const {
     const auto row = std::find_if(std::begin(kOptionRows), std::end(kOptionRows),
                                   [&](const OptionRow& r) { return EnvNameOf(r) == name; });
     if (row == std::end(kOptionRows)) {
+      std::string bare = name.substr(std::min(name.size(), kEnvPrefix.size()));
+      std::replace(bare.begin(), bare.end(), '_', '-');
       errors.push_back(fmt::format("unknown environment variable {}{}; fix: correct or unset it",
-                                   name, Nearest(name, Names("TENON_"))));
+                                   name, Nearest(bare, OptionTable::EnvNameOf)));
       continue;
     }
     const Status status = SetText(*row, value, {Origin::Kind::kEnvironment, name}, options);

@@ -121,7 +121,6 @@ class OptionTable {
 
  private:
   std::vector<std::string> AllowedValues(const OptionRow& row) const;
-  std::vector<std::string> Names(std::string_view prefix) const;
   Status Set(const OptionRow& row, std::string_view text, const Origin& origin,
              EngineOptions& options) const;
   Status SetText(const OptionRow& row, std::string_view text, const Origin& origin,
@@ -132,7 +131,7 @@ class OptionTable {
   OptionChoices choices_;
 };
 
-// Bytes: "8G", "512MiB", "1.5GB", "4096". K, M, G, T (also KiB, …) count in 1024s, KB, MB, GB, TB
+// Bytes: "8G", "512MiB", "1.5GB", "4096". K, M, G, T (also KiB, ...) count in 1024s, KB, MB, GB, TB
 // in 1000s; any case.
 Result<int64_t> ParseSize(std::string_view text);
 

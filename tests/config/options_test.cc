@@ -183,7 +183,7 @@ TEST(Resolve, HostileFiles) {
            {"stop: [[a]]\n", "the value of stop must be one value or a list of values"},
            {"threads: 1\ntop-k: 1\nthreads: 2\n", "line 3: threads is already set in line 1"},
            {"- threads\n", "must be lines of `name: value`"},
-           {"threads: \"1\n", "not valid YAML"},
+           {"threads: [1\n", "not valid YAML"},
            {"config: other.yaml\n", "line 1: a config file names no other"},
            {"[a]: 1\n", "line 1: a name must be plain text"},
            {std::string(100000, '['), "not valid YAML"},
