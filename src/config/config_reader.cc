@@ -2,94 +2,22 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 #include <set>
 #include <utility>
 
 #include "tenon/base/text.h"
+#include "tenon/config/config_value.h"
 
 namespace tenon {
 namespace {
 
 constexpr std::string_view kPlaceholderDetail = "placeholder of an unreadable value";
 
-// A value as messages show it: short, and never cut inside a character.
-std::string ValueText(const Json& value) {
-  constexpr size_t kLimit = 60;
-  if (value.is_object()) return fmt::format("{{{} keys}}", value.as_object().size());
-  if (value.is_array() && value.as_array().size() > 8) {
-    return fmt::format("[{} values]", value.as_array().size());
-  }
-  std::string text = value.Dump();
-  if (text.size() <= kLimit) return text;
-  size_t end = kLimit;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return text.substr(0, end) + "...";
-}
-
 bool MatchesPattern(std::string_view pattern, std::string_view name) {
   if (pattern.starts_with('*')) return name.ends_with(pattern.substr(1));
   if (pattern.ends_with('*')) return name.starts_with(pattern.substr(0, pattern.size() - 1));
   return name == pattern;
-}
-
-std::string Allowed(IntRange range) {
-  return fmt::format("an integer from {} to {}", range.low, range.high);
-}
-std::string Allowed(RealRange range) {
-  std::string text = range.finite ? "a finite number" : "a number";
-  if (!std::isinf(range.low))
-    text += fmt::format(" {} {}", range.above_low ? ">" : ">=", range.low);
-  if (!std::isinf(range.high)) text += fmt::format(" <= {}", range.high);
-  return text;
-}
-
-bool Contains(RealRange range, double value) {
-  if (std::isnan(value) || (range.finite && std::isinf(value))) return false;
-  return value <= range.high && (range.above_low ? value > range.low : value >= range.low);
-}
-
-// What stands for an unreadable value: inside the range, and harmless as a size.
-int64_t PlaceholderOf(IntRange range) {
-  return std::clamp<int64_t>(range.low > 0 ? range.low : 0, range.low, range.high);
-}
-double PlaceholderOf(RealRange range) {
-  if (Contains(range, 1)) return 1;
-  return Contains(range, range.low) ? range.low : range.high;
-}
-
-// Converts one value; false when it is of a wrong kind or out of range. `note` tells of a
-// conversion.
-bool ToInt(const Json& value, IntRange range, int64_t& out, std::string& note) {
-  if (value.is_int()) {
-    out = value.as_int();
-  } else if (value.is_number()) {
-    const double real = value.as_double();
-    constexpr double kExact = 9007199254740992.0;  // 2^53
-    if (!(std::abs(real) <= kExact) || real != std::floor(real)) return false;
-    out = static_cast<int64_t>(real);
-    note = fmt::format("{} read as {}", value.Dump(), out);
-  } else {
-    return false;
-  }
-  return out >= range.low && out <= range.high;
-}
-
-bool ToReal(const Json& value, RealRange range, double& out) {
-  if (!value.is_number()) return false;
-  out = value.as_double();
-  return Contains(range, out);
-}
-
-bool ToBool(const Json& value, bool& out, std::string& note) {
-  if (value.is_bool()) {
-    out = value.as_bool();
-    return true;
-  }
-  if (!value.is_number() || (value.as_double() != 0 && value.as_double() != 1)) return false;
-  out = value.as_double() == 1;
-  note = fmt::format("{} read as {}", value.Dump(), out);
-  return true;
 }
 
 template <typename T>
@@ -122,7 +50,7 @@ struct ConfigReader::Shared {
   std::vector<std::pair<std::string, std::string>> ignored;  // prefix, pattern
   std::vector<std::string> errors;
   Json absent{Json::Object{}};  // what a nested reader reads when the object is not there
-  Json broken{Json::Object{}};  // … or is no object: its keys are not reported as missing
+  Json broken{Json::Object{}};  // ... or is no object: its keys are not reported as missing
 
   std::string OriginText(std::string_view path) const {
     const auto it = source.origins.find(path);
@@ -466,11 +394,21 @@ Sourced<int64_t> ConfigReader::RequireChoice(const Keys& keys,
   return Access::Required<int64_t>(*this, keys, 0, "one of " + Join(names, ", "), parse);
 }
 
-bool ConfigReader::Has(const Keys& keys) const {
-  return std::any_of(keys.names().begin(), keys.names().end(), [&](const std::string& name) {
+bool ConfigReader::Has(const Keys& keys) const { return Peek(keys) != nullptr; }
+
+const Json* ConfigReader::Peek(const Keys& keys) const {
+  for (const std::string& name : keys.names()) {
     const Json* value = node_->Find(name);
-    return value != nullptr && !value->is_null();
-  });
+    if (value != nullptr && !value->is_null()) return value;
+  }
+  return nullptr;
+}
+
+void ConfigReader::NotUsed(const Keys& keys, std::string why) {
+  const std::optional<Access::Found> found = Access::Find(*this, keys);
+  if (!found) return;
+  const Origin origin = {Origin::Kind::kCheckpoint, shared_->OriginText(found->path)};
+  shared_->Record(found->path, *found->value, origin, "not used: " + std::move(why));
 }
 
 const Json* ConfigReader::Raw(const Keys& keys) {

@@ -129,6 +129,10 @@ class ConfigReader {
   bool Has(const Keys& keys) const;
   // The raw value, recorded as read; null when absent or null. For keys of several kinds.
   const Json* Raw(const Keys& keys);
+  // The same without recording anything.
+  const Json* Peek(const Keys& keys) const;
+  // Records that a present key has no effect here, and why.
+  void NotUsed(const Keys& keys, std::string why);
   // A reader of an object inside this one (text_config, rope_scaling). Absent or null: of an empty
   // object. Its members are recorded and reported with their path.
   ConfigReader Nested(const Keys& keys);

@@ -2,89 +2,325 @@
 
 #include <fmt/format.h>
 
-namespace tenon {
+#include <algorithm>
 
-void ReadSizes(ConfigReader& reader, ModelConfig& config, const SizeKeys& keys) {
-  config.vocab = reader.RequireInt(keys.vocab);
-  config.hidden = reader.RequireInt(keys.hidden);
-  config.layers = reader.RequireInt(keys.layers, {.low = 1, .high = 10000});
-  if (!keys.intermediate.names().empty())
-    config.intermediate = reader.RequireInt(keys.intermediate);
-  if (!keys.max_position.names().empty()) config.max_position = reader.Int(keys.max_position, 2048);
+namespace tenon {
+namespace {
+
+// Generous; they keep a damaged config from costing gigabytes of bookkeeping.
+constexpr IntRange kLayers = {.low = 1, .high = 1 << 16};
+constexpr IntRange kHeads = {.low = 1, .high = 1 << 20};
+constexpr IntRange kHidden = {.low = 1, .high = 1 << 24};
+
+Sourced<int64_t> ReadSize(ConfigReader& reader, const SizeKey& key, IntRange range = kPositive) {
+  if (key.fallback) return reader.Int(key.keys, *key.fallback, range);
+  return reader.RequireInt(key.keys, range);
 }
 
-void ReadHeads(ConfigReader& reader, ModelConfig& config) {
-  config.heads = reader.RequireInt("num_attention_heads");
-  config.kv_heads = reader.Int("num_key_value_heads", config.heads.value);
-  if (!IsPlaceholder(config.heads.origin) && !IsPlaceholder(config.kv_heads.origin) &&
-      config.heads.value % config.kv_heads.value != 0) {
-    reader.Error("num_key_value_heads", fmt::format("{} does not divide num_attention_heads {}",
-                                                    config.kv_heads.value, config.heads.value));
+Sourced<PerLayer<int64_t>> ReadPerLayer(ConfigReader& reader, const ModelConfig& config,
+                                        const SizeKey& key, IntRange range) {
+  std::optional<PerLayer<int64_t>> fallback;
+  if (key.fallback) fallback = PerLayer<int64_t>(*key.fallback);
+  return reader.PerLayerInt(key.keys, config.layers, fallback, range);
+}
+
+// f(layer) for every layer, as a list only where the inputs are lists.
+template <typename Function>
+PerLayer<int64_t> ForEachLayer(const PerLayer<int64_t>& like, const Function& f) {
+  if (!like.is_list()) return f(0);
+  std::vector<int64_t> values;
+  for (size_t layer = 0; layer < like.values().size(); ++layer) {
+    values.push_back(f(static_cast<int64_t>(layer)));
   }
-  if (reader.Has("head_dim")) {
-    config.head_dim = reader.RequireInt("head_dim");
+  return PerLayer<int64_t>::List(std::move(values));
+}
+
+Json AsJson(const PerLayer<int64_t>& value) {
+  if (!value.is_list()) return value[0];
+  return Json::Array(value.values().begin(), value.values().end());
+}
+
+Sourced<PerLayer<int64_t>> DeriveHeadDim(ConfigReader& reader, const ModelConfig& config,
+                                         const AttentionKeys& keys) {
+  const Origin& heads_origin = config.heads.origin;
+  if (IsPlaceholder(config.hidden.origin) || IsPlaceholder(heads_origin)) {
+    return {PerLayer<int64_t>(1),
+            IsPlaceholder(heads_origin) ? heads_origin : config.hidden.origin};
+  }
+  bool divisible = true;
+  PerLayer<int64_t> head_dim = ForEachLayer(config.heads.value, [&](int64_t layer) -> int64_t {
+    const int64_t heads = config.heads.value[layer];
+    if (heads == 0) return 0;
+    if (config.hidden.value % heads != 0 && divisible) {
+      divisible = false;
+      reader.AddError(fmt::format(
+          "{} is absent, and hidden / heads = {} / {} is no whole number (hidden set by {}, heads "
+          "by {}); fix: add head_dim to {}",
+          reader.OriginText(keys.head_dim.keys), config.hidden.value, heads,
+          config.hidden.origin.Text(), heads_origin.Text(), reader.source_name()));
+    }
+    return std::max<int64_t>(config.hidden.value / heads, 1);
+  });
+  Origin origin = reader.RecordDerived(
+      keys.head_dim.keys, AsJson(head_dim),
+      fmt::format("hidden / heads ({}, {})", config.hidden.origin.Text(), heads_origin.Text()));
+  return {std::move(head_dim), std::move(origin)};
+}
+
+// The relations between the three, per layer; the first violation is reported.
+void CheckGeometry(ConfigReader& reader, const ModelConfig& config) {
+  if (IsPlaceholder(config.heads.origin) || IsPlaceholder(config.kv_heads.origin) ||
+      IsPlaceholder(config.head_dim.origin)) {
     return;
   }
-  if (config.hidden.value % config.heads.value != 0 && !IsPlaceholder(config.heads.origin) &&
-      !IsPlaceholder(config.hidden.origin)) {
-    reader.Error("num_attention_heads",
-                 fmt::format("{} does not divide hidden_size {}, and head_dim is absent",
-                             config.heads.value, config.hidden.value));
+  const bool listed = config.heads.value.is_list() || config.kv_heads.value.is_list() ||
+                      config.head_dim.value.is_list();
+  const int64_t layers = listed ? config.layers.value : 1;
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    const int64_t heads = config.heads.value[layer];
+    const int64_t kv_heads = config.kv_heads.value[layer];
+    const std::string where = listed ? fmt::format(" (layer {})", layer) : "";
+    if (heads > 0 && kv_heads > 0 && heads % kv_heads != 0) {
+      reader.AddError(fmt::format(
+          "kv_heads = {}, must divide heads = {}{}; kv_heads set by {}, heads by {}; fix: correct "
+          "{}",
+          kv_heads, heads, where, config.kv_heads.origin.Text(), config.heads.origin.Text(),
+          reader.source_name()));
+      return;
+    }
+    const int64_t width = std::max(heads, kv_heads) * config.head_dim.value[layer];
+    if (width > kPositive.high) {
+      reader.AddError(fmt::format(
+          "heads x head_dim = {} x {}{}, their product must be at most {}; heads set by {}, "
+          "head_dim by {}; fix: correct {}",
+          std::max(heads, kv_heads), config.head_dim.value[layer], where, kPositive.high,
+          config.heads.origin.Text(), config.head_dim.origin.Text(), reader.source_name()));
+      return;
+    }
   }
-  config.head_dim.value = std::max<int64_t>(1, config.hidden.value / config.heads.value);
-  config.head_dim.origin =
-      reader.RecordDerived("head_dim", config.head_dim.value, "hidden_size / num_attention_heads");
 }
 
-void ReadTokens(ConfigReader& reader, ModelConfig& config, bool tied_by_default) {
-  config.bos = reader.IntOrNull("bos_token_id", kNonNegative);
-  config.eos = reader.IntsOrInt("eos_token_id", {}, kNonNegative);
-  config.tie_embeddings = reader.Bool("tie_word_embeddings", tied_by_default);
-  config.stored_dtype = reader.Enum<DType>({"dtype", "torch_dtype"},
-                                           {{"float32", DType::kF32},
-                                            {"bfloat16", DType::kBF16},
-                                            {"float16", DType::kF16},
-                                            {"float64", DType::kF64}},
-                                           DType::kF32);
-  reader.Ignore({"architectures",
-                 "model_type",
-                 "auto_map",
-                 "_name_or_path",
-                 "transformers_version",
-                 "use_cache",
-                 "*dropout*",
-                 "initializer_*",
-                 "pad_token_id",
-                 "pretraining_tp",
-                 "is_llama_config",
-                 "sep_token_id",
-                 "cls_token_id",
-                 "output_*",
-                 "return_dict",
-                 "torchscript",
-                 "id2label",
-                 "label2id",
-                 "problem_type",
-                 "gradient_checkpointing",
-                 "classifier_*",
-                 "task_specific_params",
-                 "n_positions"});
+// Negative ids mean "none" in old configs.
+constexpr IntRange kTokenId = {.low = -1};
+
+// A token that the vocabulary does not hold can neither be fed nor come out: it is dropped, which
+// changes nothing, and noted.
+bool IsBeyondVocab(ConfigReader& reader, const ModelConfig& config, const char* key, int64_t id) {
+  if (config.vocab.value == 0 || IsPlaceholder(config.vocab.origin)) return false;
+  if (id < config.vocab.value) return false;
+  reader.NotUsed(key,
+                 fmt::format("token {} is beyond the vocabulary of {}", id, config.vocab.value));
+  return true;
 }
 
-Sourced<Activation> ReadActivation(ConfigReader& reader, const Keys& keys, Activation fallback) {
+Sourced<std::optional<int64_t>> ReadToken(ConfigReader& reader, const ModelConfig& config,
+                                          const char* key) {
+  Sourced<std::optional<int64_t>> token = reader.IntOrNull(key, kTokenId);
+  if (!token.value) return token;
+  if (*token.value < 0 || IsBeyondVocab(reader, config, key, *token.value)) token.value.reset();
+  return token;
+}
+
+std::optional<DType> TorchDType(std::string_view name) {
+  if (name.starts_with("torch.")) name.remove_prefix(6);
+  if (name == "bfloat16") return DType::kBF16;
+  if (name == "float16" || name == "half") return DType::kF16;
+  if (name == "float32" || name == "float") return DType::kF32;
+  if (name == "float64" || name == "double") return DType::kF64;
+  if (name == "float8_e4m3fn") return DType::kF8E4M3;
+  if (name == "float8_e5m2") return DType::kF8E5M2;
+  return std::nullopt;
+}
+
+}  // namespace
+
+void IgnoreBookkeeping(ConfigReader& reader) {
+  reader.Ignore({
+      // Written by the library about itself.
+      "transformers_version",
+      "_name_or_path",
+      "auto_map",
+      "_commit_hash",
+      "_attn_implementation",
+      "attn_implementation",
+      "_attn_implementation_autoset",
+      "transformers.js_config",
+      // Training.
+      "*dropout",
+      "*_dropout_prob",
+      "*_pdrop",
+      "*dropout_rate",
+      "initializer_range",
+      "init_*",
+      "initializer_factor",
+      "gradient_checkpointing",
+      "use_cache",
+      "pretraining_tp",
+      "output_router_logits",
+      "router_aux_loss_coef",
+      "router_z_loss_coef",
+      "aux_loss_alpha",
+      "seq_aux",
+      "ep_size",
+      "problem_type",
+      "_remove_final_layer_norm",
+      // What Hugging Face returns, not what is computed.
+      "output_attentions",
+      "output_hidden_states",
+      "return_dict",
+      "is_decoder",
+      "is_encoder_decoder",
+      "add_cross_attention",
+      "cross_attention_hidden_size",
+      "chunk_size_feed_forward",
+      "torchscript",
+      "use_bfloat16",
+      "tf_legacy_loss",
+      "cache_implementation",
+      "finetuning_task",
+      "task_specific_params",
+      "id2label",
+      "label2id",
+      "num_labels",
+      "prefix",
+      "pruned_heads",
+      "tokenizer_class",
+      "sep_token_id",
+      "unk_token_id",
+      // Sampling; generation_config.h reads them where they count.
+      "do_sample",
+      "early_stopping",
+      "num_beams",
+      "num_beam_groups",
+      "diversity_penalty",
+      "temperature",
+      "top_k",
+      "top_p",
+      "typical_p",
+      "repetition_penalty",
+      "length_penalty",
+      "no_repeat_ngram_size",
+      "encoder_no_repeat_ngram_size",
+      "bad_words_ids",
+      "num_return_sequences",
+      "output_scores",
+      "return_dict_in_generate",
+      "forced_bos_token_id",
+      "forced_eos_token_id",
+      "remove_invalid_values",
+      "exponential_decay_length_penalty",
+      "suppress_tokens",
+      "begin_suppress_tokens",
+      "max_length",
+      "min_length",
+      // Read by other layers.
+      "quantization_config",
+      "compression_config",
+  });
+}
+
+void ReadIdentity(ConfigReader& reader, ModelConfig& config) {
+  config.model_type = reader.String("model_type", "");
+  config.architectures = reader.Strings("architectures", {});
+  config.stored_dtype = {};
+  const Keys dtype_keys = {"torch_dtype", "dtype"};
+  const Sourced<std::optional<std::string>> dtype = reader.StringOrNull(dtype_keys);
+  config.stored_dtype.origin = dtype.origin;
+  if (dtype.value && *dtype.value != "auto") {
+    config.stored_dtype.value = TorchDType(*dtype.value);
+    if (!config.stored_dtype.value) {
+      reader.Error(dtype_keys,
+                   "must be one of float32, float16, bfloat16, float8_e4m3fn, "
+                   "float8_e5m2, float64, auto");
+    }
+  }
+  IgnoreBookkeeping(reader);
+}
+
+void ReadSizes(ConfigReader& reader, ModelConfig& config, const SizesSpec& spec) {
+  config.vocab = ReadSize(reader, spec.vocab);
+  config.hidden = ReadSize(reader, spec.hidden, kHidden);
+  config.layers = ReadSize(reader, spec.layers, kLayers);
+  config.tie_embeddings = reader.Bool(spec.tie_embeddings, spec.tied);
+}
+
+void ReadAttentionGeometry(ConfigReader& reader, ModelConfig& config, const AttentionKeys& keys) {
+  config.heads = ReadPerLayer(reader, config, keys.heads, kHeads);
+  if (keys.kv_heads.fallback || reader.Has(keys.kv_heads.keys)) {
+    config.kv_heads = ReadPerLayer(reader, config, keys.kv_heads, kHeads);
+  } else {
+    config.kv_heads = config.heads;
+    if (!IsPlaceholder(config.heads.origin)) {
+      config.kv_heads.origin =
+          reader.RecordDerived(keys.kv_heads.keys, AsJson(config.heads.value),
+                               fmt::format("as many as heads ({})", config.heads.origin.Text()));
+    }
+  }
+  if (keys.head_dim.fallback || reader.Has(keys.head_dim.keys)) {
+    config.head_dim = ReadPerLayer(reader, config, keys.head_dim, kHeads);
+  } else {
+    config.head_dim = DeriveHeadDim(reader, config, keys);
+  }
+  CheckGeometry(reader, config);
+}
+
+void ReadMaxPosition(ConfigReader& reader, ModelConfig& config, const SizeKey& key) {
+  config.max_position = ReadSize(reader, key);
+}
+
+void ReadRope(ConfigReader& reader, ModelConfig& config, RopeSpec spec) {
+  if (spec.head_dim == 0) {
+    if (reader.ok() && !config.head_dim.value.IsUniform()) {
+      reader.AddError(fmt::format(
+          "head_dim differs by layer (set by {}), but the rope is one for all; fix: correct {}",
+          config.head_dim.origin.Text(), reader.source_name()));
+    }
+    spec.head_dim = config.head_dim.value.Max();
+  }
+  if (spec.max_position == 0) spec.max_position = config.max_position.value;
+  config.rope = ReadRope(reader, spec);
+}
+
+Sourced<Activation> ReadActivation(ConfigReader& reader, const Keys& keys,
+                                   std::optional<Activation> fallback) {
   return reader.Enum<Activation>(keys,
                                  {{"silu", Activation::kSilu},
                                   {"swish", Activation::kSilu},
                                   {"gelu", Activation::kGelu},
+                                  {"gelu_python", Activation::kGelu},
                                   {"gelu_new", Activation::kGeluTanh},
-                                  {"gelu_pytorch_tanh", Activation::kGeluTanh},
                                   {"gelu_fast", Activation::kGeluTanh},
+                                  {"gelu_accurate", Activation::kGeluTanh},
+                                  {"gelu_pytorch_tanh", Activation::kGeluTanh},
+                                  {"gelu_python_tanh", Activation::kGeluTanh},
                                   {"quick_gelu", Activation::kQuickGelu},
                                   {"relu", Activation::kRelu},
                                   {"relu2", Activation::kRelu2},
                                   {"sigmoid", Activation::kSigmoid},
-                                  {"tanh", Activation::kTanh}},
+                                  {"tanh", Activation::kTanh},
+                                  {"linear", Activation::kNone}},
                                  fallback);
+}
+
+void ReadMlp(ConfigReader& reader, ModelConfig& config, const MlpSpec& spec) {
+  config.intermediate = ReadPerLayer(reader, config, spec.intermediate, kPositive);
+  config.activation = ReadActivation(reader, spec.activation, spec.default_activation);
+}
+
+void ReadNormEps(ConfigReader& reader, ModelConfig& config, const Keys& keys,
+                 std::optional<double> fallback) {
+  constexpr RealRange kEps = {.low = 0, .high = 1};
+  config.norm_eps =
+      fallback ? reader.Double(keys, *fallback, kEps) : reader.RequireDouble(keys, kEps);
+}
+
+void ReadTokens(ConfigReader& reader, ModelConfig& config) {
+  config.bos = ReadToken(reader, config, "bos_token_id");
+  config.pad = ReadToken(reader, config, "pad_token_id");
+  config.eos = reader.IntsOrInt("eos_token_id", {}, kTokenId);
+  std::erase_if(config.eos.value, [&](int64_t id) {
+    return id < 0 || IsBeyondVocab(reader, config, "eos_token_id", id);
+  });
 }
 
 }  // namespace tenon

@@ -1,57 +1,106 @@
-// ModelConfig: what nearly every family has, and functions that read it group by group; a family
-// calls those that fit (a recurrent model has no heads) and reads its own keys beside them. Every
-// value knows where it came from. Frozen after reading. No architecture is named here. A value;
+// ModelConfig: what most families have in common, each field with its origin, and the functions
+// that read it group by group. A family derives a struct, calls the groups it has and reads its own
+// keys; errors stay in the reader. Nothing here knows an architecture. Frozen after reading;
 // thread-compatible.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "tenon/config/config_reader.h"
+#include "tenon/config/per_layer.h"
 #include "tenon/config/rope_parameters.h"
 #include "tenon/numeric/activation.h"
 #include "tenon/numeric/dtype.h"
 
 namespace tenon {
 
+// A group that a family did not read keeps its zeros.
 struct ModelConfig {
-  virtual ~ModelConfig() = default;
+  Sourced<std::string> model_type;
+  Sourced<std::vector<std::string>> architectures;
+  Sourced<std::optional<DType>> stored_dtype;  // what the config says of the weights, if anything
 
   Sourced<int64_t> vocab;
   Sourced<int64_t> hidden;
   Sourced<int64_t> layers;
-  Sourced<int64_t> heads;  // 0: the model has no attention
-  Sourced<int64_t> kv_heads;
-  Sourced<int64_t> head_dim;
-  Sourced<int64_t> intermediate;
-  Sourced<int64_t> max_position;  // 0: no limit
+  Sourced<int64_t> max_position;
   Sourced<double> norm_eps;
   Sourced<bool> tie_embeddings;
+
+  Sourced<PerLayer<int64_t>> heads;  // a list may hold 0: such a layer has no attention
+  Sourced<PerLayer<int64_t>> kv_heads;
+  Sourced<PerLayer<int64_t>> head_dim;
+  Sourced<RopeParameters> rope;
+
+  Sourced<PerLayer<int64_t>> intermediate;
   Sourced<Activation> activation;
-  Sourced<std::vector<int64_t>> eos;  // token ids that end a text
+
   Sourced<std::optional<int64_t>> bos;
-  Sourced<DType> stored_dtype = {DType::kF32, {}};  // what the config says; the tensors decide
+  Sourced<std::optional<int64_t>> pad;
+  Sourced<std::vector<int64_t>> eos;  // several models stop at more than one
   // The decoder's first token; encoder-decoder models only.
   Sourced<std::optional<int64_t>> decoder_start;
 };
 
-// Names of a family's keys where they differ from the usual ones.
-struct SizeKeys {
-  Keys vocab = "vocab_size";
-  Keys hidden = "hidden_size";
-  Keys layers = "num_hidden_layers";
-  Keys intermediate = "intermediate_size";
-  Keys max_position = "max_position_embeddings";
+// A size: its names and the family's default (Hugging Face: the config class's; hand-written
+// configs rely on them). No default: required.
+struct SizeKey {
+  Keys keys;
+  std::optional<int64_t> fallback = {};
 };
-void ReadSizes(ConfigReader& reader, ModelConfig& config, const SizeKeys& keys = {});
-// heads, kv_heads (absent or null: heads), head_dim (absent or null: hidden / heads). Heads are
-// whole groups.
-void ReadHeads(ConfigReader& reader, ModelConfig& config);
-// bos, eos (a number or a list), tie_word_embeddings with the family's default, dtype; ignores
-// bookkeeping keys.
-void ReadTokens(ConfigReader& reader, ModelConfig& config, bool tied_by_default);
-// "silu", "gelu", … with the family's default.
-Sourced<Activation> ReadActivation(ConfigReader& reader, const Keys& keys, Activation fallback);
+
+// model_type, architectures, stored dtype (torch_dtype or dtype); the keys that only Hugging Face's
+// own code uses are declared ignored.
+void ReadIdentity(ConfigReader& reader, ModelConfig& config);
+// Declares those keys ignored, also for a nested text_config.
+void IgnoreBookkeeping(ConfigReader& reader);
+
+struct SizesSpec {
+  SizeKey vocab = {"vocab_size"};
+  SizeKey hidden = {"hidden_size"};
+  SizeKey layers = {"num_hidden_layers"};
+  Keys tie_embeddings = "tie_word_embeddings";
+  bool tied = false;  // when the key is absent
+};
+// vocab, hidden, layers, tie_embeddings.
+void ReadSizes(ConfigReader& reader, ModelConfig& config, const SizesSpec& spec = {});
+
+struct AttentionKeys {
+  SizeKey heads = {"num_attention_heads"};
+  SizeKey kv_heads = {"num_key_value_heads"};  // no default: as many as heads
+  SizeKey head_dim = {"head_dim"};             // no default: hidden / heads
+};
+// heads, kv_heads, head_dim, after ReadSizes. Errors: heads do not divide hidden although head_dim
+// is not given; kv_heads do not divide heads; a product that does not fit in 32 bits.
+void ReadAttentionGeometry(ConfigReader& reader, ModelConfig& config,
+                           const AttentionKeys& keys = {});
+
+// max_position alone: some families have no rope but learned positions.
+void ReadMaxPosition(ConfigReader& reader, ModelConfig& config,
+                     const SizeKey& key = {"max_position_embeddings"});
+// rope, after ReadAttentionGeometry and ReadMaxPosition. spec.head_dim and spec.max_position are
+// filled from the config where they are 0.
+void ReadRope(ConfigReader& reader, ModelConfig& config, RopeSpec spec = {});
+
+struct MlpSpec {
+  SizeKey intermediate = {"intermediate_size"};
+  Keys activation = "hidden_act";
+  std::optional<Activation> default_activation = {};  // none: required
+};
+// intermediate, activation.
+void ReadMlp(ConfigReader& reader, ModelConfig& config, const MlpSpec& spec = {});
+// One activation by Hugging Face's names (activations.py, ACT2CLS). No fallback: required.
+Sourced<Activation> ReadActivation(ConfigReader& reader, const Keys& keys,
+                                   std::optional<Activation> fallback = {});
+
+void ReadNormEps(ConfigReader& reader, ModelConfig& config, const Keys& keys,
+                 std::optional<double> fallback);
+
+// bos, eos (one or a list), pad; after ReadSizes. Negative ids, which old configs use for "none",
+// and ids beyond the vocabulary are dropped, the latter with a note in the record.
+void ReadTokens(ConfigReader& reader, ModelConfig& config);
 
 }  // namespace tenon

@@ -23,7 +23,8 @@ int64_t StepCapacity(const PlannedModel& plan) {
 ModelRunner::ModelRunner(std::unique_ptr<PlannedModel> plan)
     : plan_(std::move(plan)),
       team_(plan_->threads),
-      shape_(plan_->cache_plan, StepCapacity(*plan_)) {}
+      shape_(plan_->cache_plan, StepCapacity(*plan_)),
+      step_plans_(plan_->cache_plan) {}
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::Load(std::unique_ptr<PlannedModel> plan) {
   if (plan->index == nullptr) {
@@ -61,7 +62,8 @@ Status ModelRunner::Reset() {
   for (size_t g = 0; g < plan_->cache_plan.groups.size(); ++g) {
     const auto group = static_cast<int>(g);
     if (plan_->cache_plan.groups[g].spec.kind == CacheKind::kState) continue;
-    shape_.SetPages(group, cache_->PagesOf(sequence_, group), cache_->max_pages(group));
+    shape_.SetPages(group, cache_->PagesOf(sequence_, group).data(),
+                    static_cast<int32_t>(cache_->max_pages(group)));
   }
   return {};
 }

@@ -1,5 +1,7 @@
 #include "tenon/modules/attention.h"
 
+#include "tenon/cache/cache_plan.h"
+
 #include <fmt/format.h>
 
 namespace tenon {
@@ -19,13 +21,20 @@ void RegisterAttention(LoadContext& context, int layer, AttentionCore* core) {
 
 AttentionCore::AttentionCore(const Scope& scope, const AttentionSpec& spec)
     : Module(scope), spec_(spec) {
-  spec_.kv_dtype = scope.context().options.kv_dtype.value;
+  const ConstructionOptions& options = scope.context().options;
+  spec_.kv_dtype = options.kv_dtype.value;
+  const int64_t row_bytes = spec_.CachedWidth() * RowBytes(spec_.kv_dtype, 1);
+  spec_.page_tokens = options.page_tokens.value > 0
+                          ? static_cast<int32_t>(options.page_tokens.value)
+                          : PageTokensFor(row_bytes);
   RegisterAttention(scope.context(), spec.layer, this);
 }
 
 void AttentionCore::SelectAttention(LoadContext& context) {
   const Sourced<std::string>& wanted = context.options.attention_backend;
-  choice_ = SelectBackend(wanted, spec_, context.machine, *context.backends);
+  choice_ = SelectBackend(wanted, spec_, context.machine, *context.backends,
+                          {.kv_dtype = context.options.kv_dtype.origin,
+                           .page_tokens = context.options.page_tokens.origin});
   if (choice_.backend == nullptr) {
     for (const std::string& refusal : choice_.RefusalTexts())
       context.Error(path() + ": " + refusal);
@@ -52,6 +61,7 @@ void AttentionCore::SelectAttention(LoadContext& context) {
   cache.dtype = spec_.kv_dtype;
   cache.layout = spec_.mla ? KvLayout::kRow : backend_->layout();
   cache.window = spec_.window;
+  cache.page_tokens = spec_.page_tokens;
   context.caches.push_back({cache, &cache_});
 }
 

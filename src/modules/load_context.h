@@ -27,6 +27,7 @@ class RopeTable;
 struct ConstructionOptions {
   Sourced<std::string> attention_backend = {"auto", {}};
   Sourced<DType> kv_dtype = {DType::kF32, {}};
+  Sourced<int64_t> page_tokens = {0, {}};  // 0: by PageTokensFor
   int64_t mla_context_chunk = 4096;  // cached latent rows expanded at a time in an MLA prefill
 };
 

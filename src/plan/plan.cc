@@ -15,23 +15,36 @@ namespace {
 // A share of the free memory is left to others.
 constexpr double kMemoryFraction = 0.9;
 
-std::optional<Json> MetadataAsJson(const GgufMetadata& metadata, std::string_view key) {
-  const GgufValue* value = metadata.Find(key);
-  if (value == nullptr) return std::nullopt;
-  if (const auto flag = value->AsBool()) return Json(*flag);
-  if (const auto number = value->AsInt()) return Json(*number);
-  if (const auto number = value->AsFloat()) return Json(*number);
-  if (const auto text = value->AsString()) return Json(std::string(*text));
-  Json::Array list;
-  if (const auto numbers = value->AsInts()) {
-    for (const int64_t n : *numbers) list.emplace_back(n);
-    return Json(std::move(list));
+// Scalars and lists of numbers; of other lists their length alone.
+Json MetadataAsJson(const GgufMetadata& metadata) {
+  Json object{Json::Object{}};
+  Json::Object& members = object.as_object();  // keys are unique: no look-up per key
+  for (const GgufMetadata::Entry& entry : metadata.entries()) {
+    const std::string key(entry.key);
+    const GgufValue& value = entry.value;
+    if (const auto flag = value.AsBool()) {
+      members.emplace_back(key, *flag);
+    } else if (const auto number = value.AsInt()) {
+      members.emplace_back(key, *number);
+    } else if (const auto real = value.AsFloat()) {
+      members.emplace_back(key, *real);
+    } else if (const auto text = value.AsString()) {
+      members.emplace_back(key, std::string(*text));
+    } else {
+      members.emplace_back(key + ".length", value.count());
+      // Vocabularies' scores and types are long and no config.
+      constexpr int64_t kLongest = 4096;
+      if (value.count() > kLongest || value.element_type() == GgufType::kString) continue;
+      Json::Array list;
+      if (const auto numbers = value.AsInts()) {
+        for (const int64_t n : *numbers) list.emplace_back(n);
+      } else if (const auto reals = value.AsFloats()) {
+        for (const double n : *reals) list.emplace_back(n);
+      }
+      members.emplace_back(key, std::move(list));
+    }
   }
-  if (const auto numbers = value->AsFloats()) {
-    for (const double n : *numbers) list.emplace_back(n);
-    return Json(std::move(list));
-  }
-  return std::nullopt;
+  return object;
 }
 
 // The config as Hugging Face would have it, whatever the container.
@@ -44,17 +57,9 @@ Result<ConfigSource> SourceOf(const Checkpoint& checkpoint, const ModelEntry& en
   }
   TN_ASSIGN_OR_RETURN(const std::string_view architecture,
                       metadata->String("general.architecture"));
-  TN_ASSIGN_OR_RETURN(ConfigSource source, ConfigFromGguf(architecture, entry.traits.gguf_keys,
-                                                          [&](std::string_view key) {
-                                                            return MetadataAsJson(*metadata, key);
-                                                          }));
-  if (source.json.Find("vocab_size") == nullptr) {
-    if (const GgufValue* tokens = metadata->Find("tokenizer.ggml.tokens")) {
-      source.json.Set("vocab_size", tokens->count());
-      source.origins["vocab_size"] = "GGUF: number of tokenizer.ggml.tokens";
-    }
-  }
-  return source;
+  return ConfigFromGguf(MetadataAsJson(*metadata),
+                        {std::string(architecture), entry.architecture, entry.traits.model_type},
+                        entry.traits.gguf_keys);
 }
 
 Status CheckQuantisation(const Checkpoint& checkpoint) {
@@ -251,7 +256,7 @@ Status SizeCache(PlannedModel& plan, const PlanOptions& options) {
                  .cross_tokens = plan.max_seq_len,
                  .max_sequences = 1,
                  .page_tokens = static_cast<int32_t>(options.page_tokens.value)};
-  plan.cache_plan = PlanCache(plan.cache_specs, plan.sizing);
+  TN_ASSIGN_OR_RETURN(plan.cache_plan, PlanCache(plan.cache_specs, plan.sizing));
   for (size_t g = 0; g < plan.cache_plan.groups.size(); ++g) {
     for (const int member : plan.cache_plan.groups[g].members) {
       plan.layer_caches[static_cast<size_t>(member)]->group = static_cast<int>(g);
@@ -268,7 +273,7 @@ StepSummary RecordShape(PlannedModel& plan, std::string name, RequestPhase phase
   // Encoders give logits for every row; decoders for the last.
   const int64_t logit_rows = plan.kind() == ModelKind::kEncoder ? num_tokens : 1;
   shape.Set(phase, num_tokens, logit_rows, num_tokens, 1);
-  StepPlans plans;
+  StepPlans plans(plan.cache_plan);
   Forward pass(tape, shape.layout(), plans);
   if (encode) {
     plan.model->Encode(pass);
@@ -326,12 +331,13 @@ Status PrepareContext(PlannedModel& plan, const PlanOptions& options) {
   TN_ASSIGN_OR_RETURN(context.options.kv_dtype.value, ResolveKvDtype(options, context));
   context.options.kv_dtype.origin = options.kv_dtype.origin;
   context.options.attention_backend = options.attention_backend;
+  context.options.page_tokens = options.page_tokens;
   context.options.mla_context_chunk = options.mla_context_chunk;
   TN_ASSIGN_OR_RETURN(plan.kernels, KernelsFor(context.machine.isa));
   plan.backends = BuiltinBackends(*plan.kernels);
   context.backends = &plan.backends;
   context.container = plan.checkpoint->container();
-  context.default_dtype = plan.config->stored_dtype.value;
+  context.default_dtype = plan.config->stored_dtype.value.value_or(DType::kF32);
   plan.threads =
       static_cast<int>(options.threads.value > 0 ? options.threads.value : context.machine.cores);
   plan.prefill_chunk = options.prefill_chunk.value;

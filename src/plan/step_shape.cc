@@ -46,7 +46,8 @@ void StepShape::SetState(int32_t slot, bool fresh) {
 const StepPlan* StepPlans::Find(const AttentionBackend& backend, int group) {
   if (group < 0) return nullptr;
   std::unique_ptr<StepPlan>& plan = plans_[{&backend, group}];
-  if (plan == nullptr) plan = backend.CreatePlan(group);
+  if (plan == nullptr)
+    plan = backend.CreatePlan(group, cache_plan_.groups[static_cast<size_t>(group)].spec);
   return plan.get();
 }
 

@@ -42,11 +42,13 @@ class StepShape {
 // Plans of all backends and groups in use.
 class StepPlans final : public PlanSet {
  public:
+  explicit StepPlans(const CachePlan& cache_plan) : cache_plan_(cache_plan) {}
   const StepPlan* Find(const AttentionBackend& backend, int group) override;
   // Before each run.
   void Prepare(const StepLayout& layout);
 
  private:
+  const CachePlan& cache_plan_;
   std::map<std::pair<const AttentionBackend*, int>, std::unique_ptr<StepPlan>> plans_;
 };
 

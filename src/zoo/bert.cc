@@ -14,11 +14,13 @@ struct BertConfig : ModelConfig {
   int64_t token_types = 2;
 
   BertConfig(ConfigReader& reader, Container /*container*/) {
-    ReadSizes(reader, *this);
-    ReadHeads(reader, *this);
-    ReadTokens(reader, *this, /*tied_by_default=*/true);
-    norm_eps = reader.Double("layer_norm_eps", 1e-12, kNonNegativeReal);
-    activation = ReadActivation(reader, "hidden_act", Activation::kGelu);
+    ReadIdentity(reader, *this);
+    ReadSizes(reader, *this, {.tied = true});
+    ReadAttentionGeometry(reader, *this);
+    ReadMaxPosition(reader, *this, {"max_position_embeddings", 512});
+    ReadMlp(reader, *this, {.default_activation = Activation::kGelu});
+    ReadNormEps(reader, *this, "layer_norm_eps", 1e-12);
+    ReadTokens(reader, *this);
     token_types = reader.Int("type_vocab_size", 2).value;
     const std::string positions = reader.String("position_embedding_type", "absolute").value;
     if (positions != "absolute")
@@ -35,11 +37,11 @@ struct BertConfig : ModelConfig {
   AttentionSpec Attention(int layer) const {
     return {.layer = layer,
             .kind = AttentionKind::kEncoder,
-            .heads = heads.value,
-            .kv_heads = heads.value,
-            .head_dim = head_dim.value,
-            .v_head_dim = head_dim.value,
-            .scale = 1.0f / std::sqrt(static_cast<float>(head_dim.value))};
+            .heads = heads.value[layer],
+            .kv_heads = heads.value[layer],
+            .head_dim = head_dim.value[layer],
+            .v_head_dim = head_dim.value[layer],
+            .scale = 1.0f / std::sqrt(static_cast<float>(head_dim.value[layer]))};
   }
 };
 
@@ -80,8 +82,8 @@ class Block {
                        true),
         attention_norm_(scope / "attention" / "output" / "LayerNorm", c.norm()),
         activation_(c.activation.value),
-        up_(scope / "intermediate" / "dense", c.hidden.value, c.intermediate.value, true),
-        down_(scope / "output" / "dense", c.intermediate.value, c.hidden.value, true),
+        up_(scope / "intermediate" / "dense", c.hidden.value, c.intermediate.value[layer], true),
+        down_(scope / "output" / "dense", c.intermediate.value[layer], c.hidden.value, true),
         output_norm_(scope / "output" / "LayerNorm", c.norm()) {}
 
   Value operator()(Forward& pass, const Value& x) const {

@@ -15,7 +15,6 @@ namespace {
 enum class TopkMethod { kGreedy, kGroupLimitedGreedy };
 
 struct DeepseekV2Config : ModelConfig {
-  RopeParameters rope;
   MlaGeometry mla;
   bool attention_bias = false;
   int64_t first_dense = 0;  // layers before the first with experts
@@ -29,16 +28,17 @@ struct DeepseekV2Config : ModelConfig {
   TopkMethod topk_method = TopkMethod::kGreedy;
 
   DeepseekV2Config(ConfigReader& reader, Container /*container*/) {
+    ReadIdentity(reader, *this);
     ReadSizes(reader, *this);
-    heads = reader.RequireInt("num_attention_heads");
-    ReadTokens(reader, *this, /*tied_by_default=*/false);
-    norm_eps = reader.Double("rms_norm_eps", 1e-6, kNonNegativeReal);
-    activation = ReadActivation(reader, "hidden_act", Activation::kSilu);
+    heads = {PerLayer<int64_t>(reader.RequireInt("num_attention_heads").value), {}};
+    ReadMaxPosition(reader, *this, {"max_position_embeddings", 2048});
+    ReadMlp(reader, *this, {.default_activation = Activation::kSilu});
+    ReadNormEps(reader, *this, "rms_norm_eps", 1e-6);
+    ReadTokens(reader, *this);
     attention_bias = reader.Bool("attention_bias", false).value;
     ReadMla(reader);
     ReadExperts(reader);
-    rope = ReadRope(reader, {.head_dim = mla.qk_rope_head_dim, .max_position = max_position.value})
-               .value;
+    ReadRope(reader, *this, {.head_dim = mla.qk_rope_head_dim});
     // head_dim and num_key_value_heads are left-overs of the base class; the reference overrides
     // norm_topk_prob.
     reader.Ignore({"head_dim", "num_key_value_heads", "norm_topk_prob", "scoring_func",
@@ -54,9 +54,9 @@ struct DeepseekV2Config : ModelConfig {
     mla.v_head_dim = reader.RequireInt("v_head_dim").value;
     if (mla.qk_rope_head_dim % 2 != 0) reader.Error("qk_rope_head_dim", "must be even");
     kv_heads = heads;
-    head_dim = {mla.qk_nope_head_dim + mla.qk_rope_head_dim,
-                reader.RecordDerived("qk_head_dim", mla.qk_nope_head_dim + mla.qk_rope_head_dim,
-                                     "qk_nope_head_dim + qk_rope_head_dim")};
+    const int64_t width = mla.qk_nope_head_dim + mla.qk_rope_head_dim;
+    head_dim = {PerLayer<int64_t>(width),
+                reader.RecordDerived("qk_head_dim", width, "qk_nope_head_dim + qk_rope_head_dim")};
   }
 
   void ReadExperts(ConfigReader& reader) {
@@ -90,16 +90,16 @@ struct DeepseekV2Config : ModelConfig {
   AttentionSpec Attention(int layer) const {
     AttentionSpec spec;
     spec.layer = layer;
-    spec.heads = spec.kv_heads = heads.value;
-    spec.head_dim = head_dim.value;
+    spec.heads = spec.kv_heads = heads.value[layer];
+    spec.head_dim = head_dim.value[layer];
     spec.v_head_dim = mla.v_head_dim;
     spec.mla = mla;
     // YaRN stretches the softmax too (yarn_get_mscale, squared).
-    const double mscale = rope.type == RopeType::kYarn && rope.mscale_all_dim != 0
-                              ? YarnMscale(rope.factor.value_or(1), rope.mscale_all_dim)
+    const double mscale = rope.value.type == RopeType::kYarn && rope.value.mscale_all_dim != 0
+                              ? YarnMscale(rope.value.factor.value_or(1), rope.value.mscale_all_dim)
                               : 1.0;
     spec.scale =
-        static_cast<float>(mscale * mscale / std::sqrt(static_cast<double>(head_dim.value)));
+        static_cast<float>(mscale * mscale / std::sqrt(static_cast<double>(head_dim.value[layer])));
     return spec;
   }
   MlpOptions Mlp(int64_t width) const {
@@ -149,7 +149,7 @@ class Block {
                                          .bias = c.attention_bias}),
         mlp_norm_(scope / "post_attention_layernorm", c.norm()) {
     if (layer < c.first_dense) {
-      dense_.emplace(scope / "mlp", c.Mlp(c.intermediate.value));
+      dense_.emplace(scope / "mlp", c.Mlp(c.intermediate.value[layer]));
     } else {
       experts_.emplace(scope / "mlp", c);
     }
@@ -179,7 +179,7 @@ class DeepseekV2ForCausalLM final : public Model {
 
   DeepseekV2ForCausalLM(const Scope& scope, const DeepseekV2Config& c)
       : Model(scope),
-        rope_(scope, c.rope, c.mla.qk_rope_head_dim, c.max_position.value),
+        rope_(scope, c.rope.value, c.mla.qk_rope_head_dim, c.max_position.value),
         embedding_(scope / "model" / "embed_tokens", c.vocab.value, c.hidden.value),
         blocks_(scope / "model" / "layers", c.layers.value, c, rope_),
         norm_(scope / "model" / "norm", c.norm()),

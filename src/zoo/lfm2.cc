@@ -14,24 +14,25 @@ namespace tenon {
 namespace {
 
 struct Lfm2Config : ModelConfig {
-  RopeParameters rope;
+  int64_t inner = 1;               // of the feed-forward part
   std::vector<bool> is_attention;  // by layer
   int64_t conv_width = 3;
   bool conv_bias = false;
 
   Lfm2Config(ConfigReader& reader, Container /*container*/) {
-    ReadSizes(reader, *this, {.intermediate = {"block_ff_dim", "intermediate_size"}});
-    ReadHeads(reader, *this);
-    ReadTokens(reader, *this, /*tied_by_default=*/true);
-    if (reader.Has("tie_embedding")) tie_embeddings = reader.RequireBool("tie_embedding");
-    norm_eps = reader.Double({"norm_eps", "block_norm_eps"}, 1e-5, kNonNegativeReal);
+    ReadIdentity(reader, *this);
+    ReadSizes(reader, *this,
+              {.tie_embeddings = {"tie_embedding", "tie_word_embeddings"}, .tied = true});
+    ReadAttentionGeometry(reader, *this);
+    ReadMaxPosition(reader, *this, {"max_position_embeddings", 128000});
+    ReadNormEps(reader, *this, {"norm_eps", "block_norm_eps"}, 1e-5);
+    ReadTokens(reader, *this);
+    ReadRope(reader, *this, {.theta = 1e6});
+    inner = reader.RequireInt({"block_ff_dim", "intermediate_size"}).value;
     conv_width = reader.Int("conv_L_cache", 3).value;
     conv_bias = reader.Bool("conv_bias", false).value;
     ReadLayerTypes(reader);
     AdjustIntermediate(reader);
-    rope = ReadRope(reader,
-                    {.head_dim = head_dim.value, .max_position = max_position.value, .theta = 1e6})
-               .value;
     reader.Ignore({"block_dim", "block_mlp_init_scale", "block_out_init_scale", "block_use_*",
                    "conv_dim*", "num_heads", "use_pos_enc", "full_attn_idxs", "theta"});
   }
@@ -64,10 +65,11 @@ struct Lfm2Config : ModelConfig {
     const std::optional<double> multiplier =
         reader.DoubleOrNull("block_ffn_dim_multiplier", kPositiveReal).value;
     if (!adjust) return;
-    int64_t width = 2 * intermediate.value / 3;
+    int64_t width = 2 * inner / 3;
     if (multiplier) width = static_cast<int64_t>(*multiplier * static_cast<double>(width));
     width = (width + multiple - 1) / multiple * multiple;
-    intermediate = {width, reader.RecordDerived("intermediate", width, "block_auto_adjust_ff_dim")};
+    reader.RecordDerived("intermediate", width, "block_auto_adjust_ff_dim");
+    inner = width;
   }
 
   NormOptions norm() const {
@@ -76,15 +78,15 @@ struct Lfm2Config : ModelConfig {
   SelfAttentionOptions Attention(int layer, const RopeTable& table) const {
     SelfAttentionOptions options;
     options.spec = {.layer = layer,
-                    .heads = heads.value,
-                    .kv_heads = kv_heads.value,
-                    .head_dim = head_dim.value,
-                    .v_head_dim = head_dim.value,
-                    .scale = 1.0f / std::sqrt(static_cast<float>(head_dim.value))};
+                    .heads = heads.value[layer],
+                    .kv_heads = kv_heads.value[layer],
+                    .head_dim = head_dim.value[layer],
+                    .v_head_dim = head_dim.value[layer],
+                    .scale = 1.0f / std::sqrt(static_cast<float>(head_dim.value[layer]))};
     options.hidden = hidden.value;
     options.rope = &table;
     options.head_norm =
-        NormOptions{.width = head_dim.value, .eps = static_cast<float>(norm_eps.value)};
+        NormOptions{.width = head_dim.value[layer], .eps = static_cast<float>(norm_eps.value)};
     options.o = "out_proj";
     options.q_norm = "q_layernorm";
     options.k_norm = "k_layernorm";
@@ -98,7 +100,7 @@ class Block {
       : operator_norm_(scope / "operator_norm", c.norm()),
         mlp_norm_(scope / "ffn_norm", c.norm()),
         mlp_(scope / "feed_forward", {.hidden = c.hidden.value,
-                                      .intermediate = c.intermediate.value,
+                                      .intermediate = c.inner,
                                       .gate = "w1",
                                       .up = "w3",
                                       .down = "w2"}) {
@@ -132,7 +134,8 @@ class Lfm2ForCausalLM final : public Model {
 
   Lfm2ForCausalLM(const Scope& scope, const Lfm2Config& c)
       : Model(scope),
-        rope_(scope, c.rope, RotaryDim(c.rope, c.head_dim.value), c.max_position.value),
+        rope_(scope, c.rope.value, RotaryDim(c.rope.value, c.head_dim.value[0]),
+              c.max_position.value),
         embedding_(scope / "model" / "embed_tokens", c.vocab.value, c.hidden.value),
         blocks_(scope / "model" / "layers", c.layers.value, c, rope_),
         norm_(scope / "model" / "embedding_norm", c.norm()),

@@ -12,21 +12,22 @@ namespace tenon {
 namespace {
 
 struct LlamaConfig : ModelConfig {
-  RopeParameters rope;
   bool attention_bias = false;
   bool mlp_bias = false;
 
   LlamaConfig(ConfigReader& reader, Container container) {
-    ReadSizes(reader, *this);
-    ReadHeads(reader, *this);
+    ReadIdentity(reader, *this);
     // A GGUF file has no flag: without an output tensor the embedding is the head.
-    ReadTokens(reader, *this, /*tied_by_default=*/container == Container::kGguf);
-    norm_eps = reader.Double("rms_norm_eps", 1e-6, kNonNegativeReal);
-    activation = ReadActivation(reader, "hidden_act", Activation::kSilu);
+    ReadSizes(reader, *this, {.tied = container == Container::kGguf});
+    ReadAttentionGeometry(reader, *this);
+    ReadMaxPosition(reader, *this, {"max_position_embeddings", 2048});
+    ReadMlp(reader, *this, {.default_activation = Activation::kSilu});
+    ReadNormEps(reader, *this, "rms_norm_eps", 1e-6);
+    ReadTokens(reader, *this);
+    ReadRope(reader, *this);
     attention_bias = reader.Bool("attention_bias", false).value;
     mlp_bias = reader.Bool("mlp_bias", false).value;
-    rope = ReadRope(reader, {.head_dim = head_dim.value, .max_position = max_position.value}).value;
-    reader.Ignore({"rope_interleaved"});
+    reader.Ignore({"rope_interleaved", "pretraining_tp", "is_llama_config"});
   }
 
   NormOptions norm() const {
@@ -34,11 +35,11 @@ struct LlamaConfig : ModelConfig {
   }
   AttentionSpec Attention(int layer) const {
     return {.layer = layer,
-            .heads = heads.value,
-            .kv_heads = kv_heads.value,
-            .head_dim = head_dim.value,
-            .v_head_dim = head_dim.value,
-            .scale = 1.0f / std::sqrt(static_cast<float>(head_dim.value))};
+            .heads = heads.value[layer],
+            .kv_heads = kv_heads.value[layer],
+            .head_dim = head_dim.value[layer],
+            .v_head_dim = head_dim.value[layer],
+            .scale = 1.0f / std::sqrt(static_cast<float>(head_dim.value[layer]))};
   }
 };
 
@@ -53,7 +54,7 @@ class Block {
                                          .rope = &rope}),
         mlp_norm_(scope / "post_attention_layernorm", c.norm()),
         mlp_(scope / "mlp", {.hidden = c.hidden.value,
-                             .intermediate = c.intermediate.value,
+                             .intermediate = c.intermediate.value[layer],
                              .activation = c.activation.value,
                              .has_bias = c.mlp_bias}) {}
 
@@ -75,7 +76,8 @@ class LlamaForCausalLM final : public Model {
 
   LlamaForCausalLM(const Scope& scope, const LlamaConfig& c)
       : Model(scope),
-        rope_(scope, c.rope, RotaryDim(c.rope, c.head_dim.value), c.max_position.value),
+        rope_(scope, c.rope.value, RotaryDim(c.rope.value, c.head_dim.value[0]),
+              c.max_position.value),
         embedding_(scope / "model" / "embed_tokens", c.vocab.value, c.hidden.value),
         blocks_(scope / "model" / "layers", c.layers.value, c, rope_),
         norm_(scope / "model" / "norm", c.norm()),
@@ -105,8 +107,9 @@ class LlamaForCausalLM final : public Model {
     names.Add("lm_head.weight", "output.weight");
     layer("input_layernorm.weight", "attn_norm.weight");
     layer("post_attention_layernorm.weight", "ffn_norm.weight");
-    layer("self_attn.q_proj.weight", "attn_q.weight", {TransformStep::PermuteQk(c.heads.value)});
-    layer("self_attn.k_proj.weight", "attn_k.weight", {TransformStep::PermuteQk(c.kv_heads.value)});
+    layer("self_attn.q_proj.weight", "attn_q.weight", {TransformStep::PermuteQk(c.heads.value[0])});
+    layer("self_attn.k_proj.weight", "attn_k.weight",
+          {TransformStep::PermuteQk(c.kv_heads.value[0])});
     layer("self_attn.v_proj.weight", "attn_v.weight");
     layer("self_attn.o_proj.weight", "attn_output.weight");
     layer("mlp.gate_proj.weight", "ffn_gate.weight");
@@ -125,14 +128,15 @@ class LlamaForCausalLM final : public Model {
 
 constexpr GgufKeyRow kGgufKeys[] = {
     {"vocab_size", "{arch}.vocab_size"},
-    {"hidden_size", "{arch}.embedding_length", true},
-    {"num_hidden_layers", "{arch}.block_count", true},
-    {"intermediate_size", "{arch}.feed_forward_length", true},
-    {"num_attention_heads", "{arch}.attention.head_count", true},
+    {"vocab_size", "tokenizer.ggml.tokens.length"},
+    {"hidden_size", "{arch}.embedding_length"},
+    {"num_hidden_layers", "{arch}.block_count"},
+    {"intermediate_size", "{arch}.feed_forward_length"},
+    {"num_attention_heads", "{arch}.attention.head_count"},
     {"num_key_value_heads", "{arch}.attention.head_count_kv"},
     {"head_dim", "{arch}.attention.key_length"},
-    {"max_position_embeddings", "{arch}.context_length", true},
-    {"rms_norm_eps", "{arch}.attention.layer_norm_rms_epsilon", true},
+    {"max_position_embeddings", "{arch}.context_length"},
+    {"rms_norm_eps", "{arch}.attention.layer_norm_rms_epsilon"},
     {"rope_theta", "{arch}.rope.freq_base"},
     {"bos_token_id", "tokenizer.ggml.bos_token_id"},
     {"eos_token_id", "tokenizer.ggml.eos_token_id"},

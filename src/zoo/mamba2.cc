@@ -20,10 +20,11 @@ struct Mamba2Config : ModelConfig {
   double dt_max = std::numeric_limits<double>::infinity();
 
   Mamba2Config(ConfigReader& reader, Container /*container*/) {
-    ReadSizes(reader, *this, {.intermediate = {}, .max_position = {}});
-    ReadTokens(reader, *this, /*tied_by_default=*/false);
-    norm_eps = reader.Double("layer_norm_epsilon", 1e-5, kNonNegativeReal);
+    ReadIdentity(reader, *this);
+    ReadSizes(reader, *this);
     activation = ReadActivation(reader, "hidden_act", Activation::kSilu);
+    ReadNormEps(reader, *this, "layer_norm_epsilon", 1e-5);
+    ReadTokens(reader, *this);
     inner_heads = reader.Int("num_heads", 128).value;
     inner_head_dim = reader.Int("head_dim", 64).value;
     groups = reader.Int("n_groups", 8).value;

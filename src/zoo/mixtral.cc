@@ -11,23 +11,22 @@ namespace tenon {
 namespace {
 
 struct MixtralConfig : ModelConfig {
-  RopeParameters rope;
   std::optional<int64_t> window;
   int64_t experts = 1;
   int64_t experts_per_token = 1;
 
   MixtralConfig(ConfigReader& reader, Container /*container*/) {
+    ReadIdentity(reader, *this);
     ReadSizes(reader, *this);
-    ReadHeads(reader, *this);
-    ReadTokens(reader, *this, /*tied_by_default=*/false);
-    norm_eps = reader.Double("rms_norm_eps", 1e-5, kNonNegativeReal);
-    activation = ReadActivation(reader, "hidden_act", Activation::kSilu);
+    ReadAttentionGeometry(reader, *this);
+    ReadMaxPosition(reader, *this, {"max_position_embeddings", 4096 * 32});
+    ReadMlp(reader, *this, {.default_activation = Activation::kSilu});
+    ReadNormEps(reader, *this, "rms_norm_eps", 1e-5);
+    ReadTokens(reader, *this);
+    ReadRope(reader, *this, {.theta = 1e6});
     window = reader.IntOrNull("sliding_window").value;
     experts = reader.Int({"num_local_experts", "num_experts"}, 8).value;
     experts_per_token = reader.Int("num_experts_per_tok", 2, {.low = 1, .high = experts}).value;
-    rope = ReadRope(reader,
-                    {.head_dim = head_dim.value, .max_position = max_position.value, .theta = 1e6})
-               .value;
     reader.Ignore({"router_*"});
   }
 
@@ -36,17 +35,17 @@ struct MixtralConfig : ModelConfig {
   }
   AttentionSpec Attention(int layer) const {
     return {.layer = layer,
-            .heads = heads.value,
-            .kv_heads = kv_heads.value,
-            .head_dim = head_dim.value,
-            .v_head_dim = head_dim.value,
-            .scale = 1.0f / std::sqrt(static_cast<float>(head_dim.value)),
+            .heads = heads.value[layer],
+            .kv_heads = kv_heads.value[layer],
+            .head_dim = head_dim.value[layer],
+            .v_head_dim = head_dim.value[layer],
+            .scale = 1.0f / std::sqrt(static_cast<float>(head_dim.value[layer])),
             .window = window};
   }
   MoeOptions moe() const {
     MoeOptions options;
     options.hidden = hidden.value;
-    options.intermediate = intermediate.value;
+    options.intermediate = intermediate.value.Max();
     options.activation = activation.value;
     options.routing.experts = static_cast<int>(experts);
     options.routing.top_k = static_cast<int>(experts_per_token);
@@ -85,7 +84,8 @@ class MixtralForCausalLM final : public Model {
 
   MixtralForCausalLM(const Scope& scope, const MixtralConfig& c)
       : Model(scope),
-        rope_(scope, c.rope, RotaryDim(c.rope, c.head_dim.value), c.max_position.value),
+        rope_(scope, c.rope.value, RotaryDim(c.rope.value, c.head_dim.value[0]),
+              c.max_position.value),
         embedding_(scope / "model" / "embed_tokens", c.vocab.value, c.hidden.value),
         blocks_(scope / "model" / "layers", c.layers.value, c, rope_),
         norm_(scope / "model" / "norm", c.norm()),

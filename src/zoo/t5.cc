@@ -13,21 +13,21 @@ namespace {
 
 struct T5Config : ModelConfig {
   int64_t decoder_layers = 1;
+  int64_t inner = 1;  // of the feed-forward part
   int64_t buckets = 32;
   int64_t max_distance = 128;
   bool gated = false;
 
   T5Config(ConfigReader& reader, Container /*container*/) {
-    ReadSizes(
-        reader, *this,
-        {.hidden = "d_model", .layers = "num_layers", .intermediate = "d_ff", .max_position = {}});
-    heads = reader.RequireInt("num_heads");
-    kv_heads = heads;
-    head_dim = reader.RequireInt("d_kv");
-    ReadTokens(reader, *this, /*tied_by_default=*/true);
+    ReadIdentity(reader, *this);
+    ReadSizes(reader, *this, {.hidden = {"d_model"}, .layers = {"num_layers"}, .tied = true});
+    ReadAttentionGeometry(reader, *this,
+                          {.heads = {"num_heads"}, .kv_heads = {Keys()}, .head_dim = {"d_kv"}});
+    inner = reader.RequireInt("d_ff").value;
+    ReadTokens(reader, *this);
     decoder_layers = reader.Int("num_decoder_layers", layers.value).value;
     decoder_start = reader.IntOrNull("decoder_start_token_id", kNonNegative);
-    norm_eps = reader.Double("layer_norm_epsilon", 1e-6, kNonNegativeReal);
+    ReadNormEps(reader, *this, "layer_norm_epsilon", 1e-6);
     buckets = reader.Int("relative_attention_num_buckets", 32, {.low = 2}).value;
     max_distance = reader.Int("relative_attention_max_distance", 128).value;
     ReadFeedForward(reader);
@@ -60,10 +60,10 @@ struct T5Config : ModelConfig {
   AttentionSpec Attention(int layer, AttentionKind kind) const {
     return {.layer = layer,
             .kind = kind,
-            .heads = heads.value,
-            .kv_heads = heads.value,
-            .head_dim = head_dim.value,
-            .v_head_dim = head_dim.value,
+            .heads = heads.value[0],
+            .kv_heads = heads.value[0],
+            .head_dim = head_dim.value[0],
+            .v_head_dim = head_dim.value[0],
             .scale = 1.0f};
   }
 };
@@ -72,7 +72,7 @@ struct T5Config : ModelConfig {
 class DistanceBias : public Module {
  public:
   DistanceBias(const Scope& scope, const T5Config& c, bool bidirectional)
-      : Module(scope), buckets_(c.buckets), heads_(c.heads.value) {
+      : Module(scope), buckets_(c.buckets), heads_(c.heads.value[0]) {
     bias_ = {&table_, static_cast<int>(c.buckets), static_cast<int>(c.max_distance), bidirectional};
   }
   void CreateWeights(LoadContext& context) override {
@@ -122,10 +122,11 @@ class T5CrossAttention {
  public:
   T5CrossAttention(const Scope& scope, const T5Config& c, int layer)
       : core_(scope, c.Attention(layer, AttentionKind::kCross)),
-        q_(scope / "q", c.hidden.value, c.heads.value * c.head_dim.value),
+        q_(scope / "q", c.hidden.value, c.heads.value[0] * c.head_dim.value[0]),
         kv_(scope, "kv", c.hidden.value,
-            {{"k", c.heads.value * c.head_dim.value}, {"v", c.heads.value * c.head_dim.value}}),
-        o_(scope / "o", c.heads.value * c.head_dim.value, c.hidden.value) {}
+            {{"k", c.heads.value[0] * c.head_dim.value[0]},
+             {"v", c.heads.value[0] * c.head_dim.value[0]}}),
+        o_(scope / "o", c.heads.value[0] * c.head_dim.value[0], c.hidden.value) {}
 
   // Keys and values of the encoder's rows, into the cross cache.
   void Remember(Forward& pass, const Value& encoded) const {
@@ -151,7 +152,7 @@ class FeedForward {
  public:
   FeedForward(const Scope& scope, const T5Config& c) {
     MlpOptions options{.hidden = c.hidden.value,
-                       .intermediate = c.intermediate.value,
+                       .intermediate = c.inner,
                        .activation = c.activation.value,
                        .gate = "wi_0",
                        .up = c.gated ? "wi_1" : "wi",

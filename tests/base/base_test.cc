@@ -56,15 +56,15 @@ TEST(Ledger, DowngradeNeedsConsent) {
 }
 
 TEST(Env, PrefixListsSetVariablesSorted) {
-  ::setenv("TENON_TEST_B", "x=1", 1);
-  ::setenv("TENON_TEST_A", "a", 1);
-  ::setenv("TENON_TEST_EMPTY", "", 1);
-  ::setenv("NOT_TENON_TEST_C", "c", 1);
-  const std::vector<std::pair<std::string, std::string>> expected = {{"TENON_TEST_A", "a"},
-                                                                     {"TENON_TEST_B", "x=1"}};
-  EXPECT_EQ(EnvWithPrefix("TENON_TEST_"), expected);
+  ::setenv("TENON_PREFIX_B", "x=1", 1);
+  ::setenv("TENON_PREFIX_A", "a", 1);
+  ::setenv("TENON_PREFIX_EMPTY", "", 1);
+  ::setenv("NOT_TENON_PREFIX_C", "c", 1);
+  const std::vector<std::pair<std::string, std::string>> expected = {{"TENON_PREFIX_A", "a"},
+                                                                     {"TENON_PREFIX_B", "x=1"}};
+  EXPECT_EQ(EnvWithPrefix("TENON_PREFIX_"), expected);
   for (const char* name :
-       {"TENON_TEST_A", "TENON_TEST_B", "TENON_TEST_EMPTY", "NOT_TENON_TEST_C"}) {
+       {"TENON_PREFIX_A", "TENON_PREFIX_B", "TENON_PREFIX_EMPTY", "NOT_TENON_PREFIX_C"}) {
     ::unsetenv(name);
   }
 }

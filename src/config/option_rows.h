@@ -1,0 +1,67 @@
+// The rows of the option table; only option_table.cc reads them. To add an option: a field in
+// EngineOptions and a row here; scripts that check docs/options.md then ask for a new copy.
+// Constant; thread-safe.
+#pragma once
+
+#include <limits>
+
+#include "tenon/config/option_table.h"
+
+namespace tenon {
+
+inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+inline constexpr double kInt32Max = 2147483647;
+inline constexpr uint32_t kGenerates = kRun | kServe;
+// Commands that plan a model, and so read what decides the plan.
+inline constexpr uint32_t kPlans =
+    kRun | kServe | kExplain | kCheck | kBench | kLogits | kCompare | kPerplexity | kKl | kEmbed;
+
+inline constexpr OptionRow kOptionRows[] = {
+    {"config", OptionKind::kPath, &EngineOptions::config, "", "", 0, 0, "", kAllCommands,
+     "YAML file with options, one `name: value` per line; the environment and the command line "
+     "win"},
+    {"log", OptionKind::kEnum, &EngineOptions::log, "warning", "debug|info|warning|error|off", 0, 0,
+     "", kAllCommands, "how much is told on stderr"},
+    {"json", OptionKind::kFlag, &EngineOptions::json, "false", "", 0, 0, "",
+     kExplain | kCheck | kModels | kBackends | kRules | kDoctor, "print JSON (\"schema\": 1)"},
+    {"threads", OptionKind::kInt, &EngineOptions::threads, "auto", "auto", 1, 1024, "threads",
+     kPlans | kConvert, "worker threads; auto: one per usable core"},
+    {"isa", OptionKind::kEnum, &EngineOptions::isa, "auto", "auto|{isa}", 0, 0, "",
+     kPlans | kConvert, "instruction set of the kernels; auto: the best of this machine"},
+    {"memory", OptionKind::kSize, &EngineOptions::memory, "auto", "auto", 1, kNoLimit, "bytes",
+     kPlans, "memory that may be used; auto: the limit of this process"},
+    {"compute", OptionKind::kEnum, &EngineOptions::compute, "auto", "auto|fp32|bf16", 0, 0, "",
+     kPlans, "format of activations in matrix products; auto: the fastest that the weights allow"},
+    {"attn-backend", OptionKind::kEnum, &EngineOptions::attn_backend, "auto", "auto|{attn-backend}",
+     0, 0, "", kPlans, "attention backend of all layers; auto: the first that supports the model"},
+    {"kv-dtype", OptionKind::kEnum, &EngineOptions::kv_dtype, "auto", "auto|f32|bf16", 0, 0, "",
+     kPlans, "format of cached keys and values; auto: as the checkpoint says, else as computed"},
+    {"page-tokens", OptionKind::kInt, &EngineOptions::page_tokens, "auto", "auto|16|32|64|128|256",
+     16, 256, "tokens", kPlans, "tokens per page of the cache; auto: by the size of a row"},
+    {"kv-tokens", OptionKind::kInt, &EngineOptions::kv_tokens, "auto", "auto", 1, kInt32Max,
+     "tokens", kPlans, "tokens that the cache holds in all; auto: by memory"},
+    {"max-seq-len", OptionKind::kInt, &EngineOptions::max_seq_len, "auto", "auto", 1, kInt32Max,
+     "tokens", kPlans, "longest sequence, prompt and answer; auto: the model's maximum that fits"},
+    {"allow-downgrade", OptionKind::kList, &EngineOptions::allow_downgrade, "", "", 0, 0, "",
+     kPlans, "decisions that may change what was asked for, by field (see explain)",
+     OptionStatus::kStable, "", ','},
+    {"seed", OptionKind::kInt, &EngineOptions::seed, "random", "random", 0, kNoLimit, "",
+     kGenerates, "start of the random numbers that sampling uses"},
+    {"temp", OptionKind::kReal, &EngineOptions::temp, "0", "", 0, 100, "", kGenerates,
+     "temperature; 0: always the most likely token"},
+    {"top-k", OptionKind::kInt, &EngineOptions::top_k, "0", "", 0, kInt32Max, "tokens", kGenerates,
+     "sample among the K most likely tokens; 0: off"},
+    {"top-p", OptionKind::kReal, &EngineOptions::top_p, "1", "", 0, 1, "", kGenerates,
+     "sample among the likeliest tokens that sum to P; 1: off"},
+    {"min-p", OptionKind::kReal, &EngineOptions::min_p, "0", "", 0, 1, "", kGenerates,
+     "sample among tokens at least P times as likely as the likeliest; 0: off"},
+    {"repetition-penalty", OptionKind::kReal, &EngineOptions::repetition_penalty, "1", "", 0.01,
+     100, "", kGenerates, "divides the positive logits of tokens seen before; 1: off"},
+    {"max-new-tokens", OptionKind::kInt, &EngineOptions::max_new_tokens, "unlimited", "unlimited",
+     0, kInt32Max, "tokens", kGenerates, "longest answer; unlimited: until the context is full",
+     OptionStatus::kStable, "n"},
+    {"stop", OptionKind::kList, &EngineOptions::stop, "", "", 0, 0, "", kGenerates,
+     "text that ends an answer; may be repeated"},
+};
+
+}  // namespace tenon
