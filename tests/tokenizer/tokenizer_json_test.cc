@@ -267,7 +267,7 @@ TEST(TokenizerJson, DamagedBytesNeverCrash) {
   const std::string text = TinyText();
   std::mt19937 random(17);
   int loaded = 0;
-  for (int round = 0; round < 1500; ++round) {
+  for (int round = 0; round < 3000; ++round) {
     std::string damaged = text;
     for (int i = 0; i < 2; ++i) {
       damaged[random() % damaged.size()] = static_cast<char>(' ' + random() % 95);
@@ -278,7 +278,7 @@ TEST(TokenizerJson, DamagedBytesNeverCrash) {
     const auto encoding = (*tokenizer)->Encode("The engine reads 42 pages, <|eos|> it's\n");
     if (encoding.ok()) EXPECT_TRUE((*tokenizer)->Decode(encoding->ids).ok());
   }
-  EXPECT_GT(loaded, 20);
+  EXPECT_GT(loaded, 10);
 }
 
 TEST(TokenizerJson, DirectoryBringsTheNamesOfSpecialTokens) {
