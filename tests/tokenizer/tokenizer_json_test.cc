@@ -276,7 +276,9 @@ TEST(TokenizerJson, DamagedBytesNeverCrash) {
     if (!tokenizer.ok()) continue;
     ++loaded;
     const auto encoding = (*tokenizer)->Encode("The engine reads 42 pages, <|eos|> it's\n");
-    if (encoding.ok()) EXPECT_TRUE((*tokenizer)->Decode(encoding->ids).ok());
+    if (encoding.ok()) {
+      EXPECT_TRUE((*tokenizer)->Decode(encoding->ids).ok());
+    }
   }
   EXPECT_GT(loaded, 10);
 }
