@@ -1,6 +1,8 @@
 // Reads tokenizer.json: small components through Json, vocabulary and merges straight from
 // simdjson.
 #include <fmt/format.h>
+// Error codes only: conversions that would throw do not compile.
+#define SIMDJSON_EXCEPTIONS 0
 #include <simdjson.h>
 
 #include <array>
@@ -21,6 +23,12 @@ namespace on_demand = simdjson::ondemand;
 
 Status JsonError(simdjson::error_code error, std::string_view place) {
   return Refused(fmt::format("{}: {}", place, simdjson::error_message(error)));
+}
+
+// Anything unreadable is not null; reading it as what it should be gives the error.
+bool IsNull(on_demand::value value) {
+  bool is_null = false;
+  return value.is_null().get(is_null) == simdjson::SUCCESS && is_null;
 }
 
 // The "model" object. Vocabulary and merges are read where they stand; the rest waits.
@@ -90,7 +98,7 @@ Status ReadAddedToken(on_demand::object object, std::string_view place, AddedTok
 
 Status ReadAddedTokens(on_demand::value value, std::vector<AddedToken>* tokens) {
   on_demand::array array;
-  if (value.is_null()) return {};
+  if (IsNull(value)) return {};
   TN_RETURN_IF_JSON_ERROR(value.get_array().get(array), "added_tokens");
   for (auto element : array) {
     const std::string place = fmt::format("added_tokens[{}]", tokens->size());
@@ -300,7 +308,7 @@ Status ReadSection(std::string_view key, on_demand::value value, Sections* secti
     TN_RETURN_IF_ERROR(ReadAddedTokens(value, &sections->added_tokens));
   } else if (key == "model") {
     TN_ASSIGN_OR_RETURN(sections->model, ReadModel(value));
-  } else if ((key == "truncation" || key == "padding") && !value.is_null()) {
+  } else if ((key == "truncation" || key == "padding") && !IsNull(value)) {
     sections->notes.push_back(fmt::format("\"{}\" is ignored: it is left over from training", key));
   }
   return {};

@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenTemplate,
                                          "llama3_1", "loops", "macros", "multimodal", "qwen3",
                                          "reasoning", "smollm2", "strings", "tests_ops",
                                          "tool_results", "whitespace", "xml_nested"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& test) { return std::string(test.param); });
 
 TEST(ChatTemplate, ExpressionsEvaluateLikeTheReference) {
   const Json golden = ReadGolden("expressions.json");

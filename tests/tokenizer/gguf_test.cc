@@ -152,7 +152,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "tokenizer.ggml.bos_token_id is absent"},
         Refusal{"Utf8", [](OwnedVocabulary* o) { o->gguf.tokens[300] = "\xC3"; },
                 "not valid UTF-8"}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 TEST(GgufTokenizer, AbsentPreIsDefaultAndNoted) {
   OwnedVocabulary owned = Tiny();
@@ -236,7 +236,7 @@ INSTANTIATE_TEST_SUITE_P(Shared, GgufReal,
                                          RealCase{"qwen3", "qwen2", true},
                                          RealCase{"gptoss", "gpt-4o"},
                                          RealCase{"deepseek_v3", "deepseek-v3"}),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace tenon::test

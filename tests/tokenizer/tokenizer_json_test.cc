@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"AddedTokenFlag",
                 With("added_tokens", R"([{"content": "x", "id": 4, "special": 1}])").Dump(),
                 "added_tokens[0].special"}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
     Model, TokenizerJsonRefusal,
@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"Dropout", WithModel("dropout", "0.1").Dump(), "model.dropout = 0.1"},
         Refusal{"FlagKind", WithModel("byte_fallback", R"("yes")").Dump(),
                 R"(model.byte_fallback = "yes": expected true or false, found string)"}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
     Component, TokenizerJsonRefusal,
@@ -171,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(
                     .Dump(),
                 "token id 5 is outside 0..4"},
         Refusal{"TooDeep", DeeplyNested(), "normalizer"}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test) { return test.param.name; });
 
 TEST(TokenizerJson, SmallFileWorks) {
   const auto tokenizer = Load(Small());
@@ -267,7 +267,7 @@ TEST(TokenizerJson, DamagedBytesNeverCrash) {
   const std::string text = TinyText();
   std::mt19937 random(17);
   int loaded = 0;
-  for (int round = 0; round < 1500; ++round) {
+  for (int round = 0; round < 3000; ++round) {
     std::string damaged = text;
     for (int i = 0; i < 2; ++i) {
       damaged[random() % damaged.size()] = static_cast<char>(' ' + random() % 95);
@@ -276,9 +276,11 @@ TEST(TokenizerJson, DamagedBytesNeverCrash) {
     if (!tokenizer.ok()) continue;
     ++loaded;
     const auto encoding = (*tokenizer)->Encode("The engine reads 42 pages, <|eos|> it's\n");
-    if (encoding.ok()) EXPECT_TRUE((*tokenizer)->Decode(encoding->ids).ok());
+    if (encoding.ok()) {
+      EXPECT_TRUE((*tokenizer)->Decode(encoding->ids).ok());
+    }
   }
-  EXPECT_GT(loaded, 20);
+  EXPECT_GT(loaded, 10);
 }
 
 TEST(TokenizerJson, DirectoryBringsTheNamesOfSpecialTokens) {
