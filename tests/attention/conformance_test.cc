@@ -211,9 +211,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"VANILLA", DType::kBF16, 16}, Case{"VANILLA", DType::kBF16, 32},
                     Case{"NATIVE", DType::kF32, 16}, Case{"NATIVE", DType::kF32, 32},
                     Case{"NATIVE", DType::kBF16, 16}, Case{"NATIVE", DType::kBF16, 32}),
-    [](const testing::TestParamInfo<Case>& info) {
-      return std::string(info.param.backend) + "_" + std::string(NameOf(info.param.dtype)) + "_" +
-             std::to_string(info.param.page_tokens);
+    [](const testing::TestParamInfo<Case>& test) {
+      return std::string(test.param.backend) + "_" + std::string(NameOf(test.param.dtype)) + "_" +
+             std::to_string(test.param.page_tokens);
     });
 
 }  // namespace

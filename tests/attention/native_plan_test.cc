@@ -113,6 +113,32 @@ TEST(NativePlan, OneLongSequenceIsSplit) {
   EXPECT_TRUE(plan.joins().empty());
 }
 
+// Once a plan has seen a step of some size, preparing no larger ones allocates nothing.
+TEST(NativePlan, SteadyStepsReuseTheirMemory) {
+  CacheSpec spec;
+  spec.kind = CacheKind::kPagedRows;
+  NativePlan plan(spec);
+  std::vector<StepRequest> requests;
+  StepLayout layout;
+  const auto prepare = [&](int32_t count, int32_t kv_len) {
+    requests.clear();
+    for (int32_t i = 0; i < count; ++i)
+      requests.push_back({RequestPhase::kDecode, i, i + 1, kv_len, 0});
+    layout.requests = requests;
+    plan.Prepare(layout);
+  };
+  prepare(8, 2000);
+  const auto* pieces = plan.pieces().data();
+  const auto* joins = plan.joins().data();
+  EXPECT_EQ(plan.pieces().size(), 8u * 16u);
+  EXPECT_EQ(plan.joins().size(), 8u);
+  for (int32_t kv_len = 2001; kv_len < 2048; ++kv_len) {
+    prepare(kv_len % 8 + 1, kv_len);
+    EXPECT_EQ(plan.pieces().data(), pieces);
+    EXPECT_EQ(plan.joins().data(), joins);
+  }
+}
+
 TEST(NativePlan, SegmentSizes) {
   EXPECT_EQ(SegmentSize(1, 64), 128);
   EXPECT_EQ(SegmentSize(8192, 64), 128);
