@@ -8,11 +8,15 @@
 namespace tenon {
 namespace {
 
+struct Setting {
+  Activation activation = Activation::kNone;
+  float number = 0;  // factor or cap
+};
+
 struct ElementwiseArgs {
   Operand a, b, y;
   const ElementwiseKernels* kernels = nullptr;
-  Activation activation = Activation::kNone;
-  float number = 0;                               // factor or cap
+  Setting setting;
   int64_t a_stride = 0, b_stride = 0, width = 0;  // floats
 };
 
@@ -41,14 +45,14 @@ void RunActivate(const ElementwiseArgs& args, const RunContext& context, int64_t
                  int64_t end) {
   ForSpans(args, context.thread, begin, end,
            [&](const float* a, const float*, float* y, int64_t n) {
-             args.kernels->activate.run(args.activation, a, y, n);
+             args.kernels->activate.run(args.setting.activation, a, y, n);
            });
 }
 
 void RunGated(const ElementwiseArgs& args, const RunContext& context, int64_t begin, int64_t end) {
   ForSpans(args, context.thread, begin, end,
            [&](const float* a, const float* b, float* y, int64_t n) {
-             args.kernels->gated_activate.run(args.activation, a, b, y, n);
+             args.kernels->gated_activate.run(args.setting.activation, a, b, y, n);
            });
 }
 
@@ -63,7 +67,7 @@ void RunMultiply(const ElementwiseArgs& args, const RunContext& context, int64_t
 void RunScale(const ElementwiseArgs& args, const RunContext& context, int64_t begin, int64_t end) {
   ForSpans(args, context.thread, begin, end,
            [&](const float* a, const float*, float* y, int64_t n) {
-             args.kernels->scale.run(args.number, a, y, n);
+             args.kernels->scale.run(args.setting.number, a, y, n);
            });
 }
 
@@ -71,7 +75,7 @@ void RunSoftCap(const ElementwiseArgs& args, const RunContext& context, int64_t 
                 int64_t end) {
   ForSpans(args, context.thread, begin, end,
            [&](const float* a, const float*, float* y, int64_t n) {
-             args.kernels->soft_cap.run(args.number, a, y, n);
+             args.kernels->soft_cap.run(args.setting.number, a, y, n);
            });
 }
 
@@ -81,13 +85,12 @@ struct Names {
 };
 
 template <RecordBuilder<ElementwiseArgs>::Function kFunction>
-Value Record(Tape& tape, Names names, const ElementwiseArgs& settings, const Value& a,
-             const Value* b) {
+Value Record(Tape& tape, Names names, const Setting& setting, const Value& a, const Value* b) {
   TN_CHECK(IsMatrix(a), "[num_tokens, width] fp32");
   TN_CHECK(b == nullptr || (IsMatrix(*b) && b->shape() == a.shape()), "inputs of one shape");
   const auto [y, everyone] = NewRowResult(tape, DType::kF32, a.shape());
   RecordBuilder<ElementwiseArgs> record(tape, names.op, names.kernel);
-  record.args() = settings;
+  record.args().setting = setting;
   record.args().kernels = &tape.kernels().elementwise;
   record.args().a_stride = FloatStride(a, 0);
   record.args().width = a.dim(1);
