@@ -234,13 +234,18 @@ struct ConfigReader::Access {
       return true;
     };
   }
-  // One value, or a list with one per layer.
+  // One value, or a list with one per layer. `allowed` and `placeholder` are of one value.
+  template <typename T>
+  struct PerLayerRule {
+    const Sourced<int64_t>& layers;
+    const std::optional<PerLayer<T>>& fallback;
+    std::string allowed;
+    T placeholder;
+  };
   template <typename T, typename Scalar, typename Entry>
   static Sourced<PerLayer<T>> ReadPerLayer(ConfigReader& reader, const Keys& keys,
-                                           const Sourced<int64_t>& layers,
-                                           const std::optional<PerLayer<T>>& fallback,
-                                           const std::string& allowed, T placeholder,
-                                           const Scalar& scalar, const Entry& entry) {
+                                           const PerLayerRule<T>& rule, const Scalar& scalar,
+                                           const Entry& entry) {
     const auto parse = [&](const Json& value, PerLayer<T>& out, std::string& note) {
       if (!value.is_array()) {
         T plain{};
@@ -250,17 +255,19 @@ struct ConfigReader::Access {
       }
       std::vector<T> values;
       if (!ListParser<T>(entry)(value, values, note) || values.empty()) return false;
-      if (!IsPlaceholder(layers.origin) && static_cast<int64_t>(values.size()) != layers.value) {
+      if (!IsPlaceholder(rule.layers.origin) &&
+          static_cast<int64_t>(values.size()) != rule.layers.value) {
         note = fmt::format("it has {}", values.size());
         return false;
       }
       out = PerLayer<T>::List(std::move(values));
       return true;
     };
-    const std::string all_allowed =
-        fmt::format("{}, or a list of {} (one per layer)", allowed, layers.value);
-    if (fallback) return WithDefault<PerLayer<T>>(reader, keys, *fallback, all_allowed, parse);
-    return Required<PerLayer<T>>(reader, keys, PerLayer<T>(placeholder), all_allowed, parse);
+    const std::string allowed =
+        fmt::format("{}, or a list of {} (one per layer)", rule.allowed, rule.layers.value);
+    if (rule.fallback)
+      return WithDefault<PerLayer<T>>(reader, keys, *rule.fallback, allowed, parse);
+    return Required<PerLayer<T>>(reader, keys, PerLayer<T>(rule.placeholder), allowed, parse);
   }
 
   static void ListUnread(const Shared& shared, const Json& object, const std::string& prefix,
@@ -368,18 +375,17 @@ Sourced<std::vector<std::string>> ConfigReader::Strings(const Keys& keys,
       Access::ListParser<std::string>(Access::ParseString));
 }
 
-Sourced<PerLayer<int64_t>> ConfigReader::PerLayerInt(const Keys& keys,
-                                                     const Sourced<int64_t>& layers,
-                                                     std::optional<PerLayer<int64_t>> fallback,
-                                                     IntRange range) {
+Sourced<PerLayer<int64_t>> ConfigReader::PerLayerInt(
+    const Keys& keys, const Sourced<int64_t>& layers,
+    const std::optional<PerLayer<int64_t>>& fallback, IntRange range) {
   const IntRange in_list = {std::min<int64_t>(range.low, 0), range.high};
-  return Access::ReadPerLayer<int64_t>(*this, keys, layers, fallback, Allowed(range),
-                                       PlaceholderOf(range), Access::IntParser(range),
-                                       Access::IntParser(in_list));
+  return Access::ReadPerLayer<int64_t>(*this, keys,
+                                       {layers, fallback, Allowed(range), PlaceholderOf(range)},
+                                       Access::IntParser(range), Access::IntParser(in_list));
 }
 Sourced<PerLayer<bool>> ConfigReader::PerLayerBool(const Keys& keys, const Sourced<int64_t>& layers,
-                                                   std::optional<PerLayer<bool>> fallback) {
-  return Access::ReadPerLayer<bool>(*this, keys, layers, fallback, "true or false", false,
+                                                   const std::optional<PerLayer<bool>>& fallback) {
+  return Access::ReadPerLayer<bool>(*this, keys, {layers, fallback, "true or false", false},
                                     Access::ParseBool, Access::ParseBool);
 }
 
@@ -437,7 +443,7 @@ std::vector<std::string> ConfigReader::MemberNames() const {
   return names;
 }
 
-void ConfigReader::Ignore(std::initializer_list<const char*> patterns) {
+void ConfigReader::Ignore(std::span<const char* const> patterns) {
   for (const char* pattern : patterns) shared_->ignored.emplace_back(prefix_, pattern);
 }
 

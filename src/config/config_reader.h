@@ -106,10 +106,10 @@ class ConfigReader {
   // One number, or a list of exactly `layers` numbers; in a list 0 is allowed: such a layer has
   // none. No fallback: required.
   Sourced<PerLayer<int64_t>> PerLayerInt(const Keys& keys, const Sourced<int64_t>& layers,
-                                         std::optional<PerLayer<int64_t>> fallback,
+                                         const std::optional<PerLayer<int64_t>>& fallback,
                                          IntRange range = kPositive);
   Sourced<PerLayer<bool>> PerLayerBool(const Keys& keys, const Sourced<int64_t>& layers,
-                                       std::optional<PerLayer<bool>> fallback);
+                                       const std::optional<PerLayer<bool>>& fallback);
 
   // A string out of a fixed set. No fallback: required.
   //   reader.Enum<Routing>("scoring_func", {{"softmax", kSoftmax}, {"sigmoid", kSigmoid}},
@@ -139,7 +139,10 @@ class ConfigReader {
   // Names of the members of this object, in the file's order.
   std::vector<std::string> MemberNames() const;
   // Keys that have no meaning here and are no surprise; a `*` may stand at either end.
-  void Ignore(std::initializer_list<const char*> patterns);
+  void Ignore(std::span<const char* const> patterns);
+  void Ignore(std::initializer_list<const char*> patterns) {
+    Ignore(std::span(patterns.begin(), patterns.size()));
+  }
 
   // A problem with the value of a key, in words: "heads 5 do not divide hidden 64".
   void Error(const Keys& keys, std::string_view problem);

@@ -84,9 +84,9 @@ struct OptionSetting {
 struct OptionInputs {
   uint32_t command = 0;  // one Command
   // In the order given: of a repeated option the last counts; lists collect.
-  std::vector<OptionSetting> command_line;
+  std::vector<OptionSetting> command_line = {};
   // All variables that start with TENON_ (EnvWithPrefix).
-  std::vector<std::pair<std::string, std::string>> environment;
+  std::vector<std::pair<std::string, std::string>> environment = {};
 };
 // A model family's wish: "kv-dtype", "f32", "its values exceed bf16's precision".
 struct OptionDefault {

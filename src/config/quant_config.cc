@@ -10,20 +10,20 @@ namespace tenon {
 namespace {
 
 struct MethodRow {
-  QuantMethod method;
   const char* name;  // as quant_method spells it, and we do
+  QuantMethod method;
   bool supported;
 };
 // The one list of methods; a method is served when its row says so.
 constexpr MethodRow kMethods[] = {
-    {QuantMethod::kNone, "none", true},
-    {QuantMethod::kFp8, "fp8", false},
-    {QuantMethod::kCompressedTensors, "compressed-tensors", false},
-    {QuantMethod::kModelOpt, "modelopt", false},
-    {QuantMethod::kAwq, "awq", false},
-    {QuantMethod::kGptq, "gptq", false},
-    {QuantMethod::kMxfp4, "mxfp4", false},
-    {QuantMethod::kBitsAndBytes, "bitsandbytes", false},
+    {"none", QuantMethod::kNone, true},
+    {"fp8", QuantMethod::kFp8, false},
+    {"compressed-tensors", QuantMethod::kCompressedTensors, false},
+    {"modelopt", QuantMethod::kModelOpt, false},
+    {"awq", QuantMethod::kAwq, false},
+    {"gptq", QuantMethod::kGptq, false},
+    {"mxfp4", QuantMethod::kMxfp4, false},
+    {"bitsandbytes", QuantMethod::kBitsAndBytes, false},
 };
 
 const MethodRow* FindMethod(std::string_view name) {

@@ -263,7 +263,7 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{"NoHidden", R"({"hidden_size": null})", "config.json: hidden_size is missing"},
         Hostile{"RopeArray", R"({"rope_scaling": []})",
                 "rope_scaling = [] (array), must be an object"}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& test_case) { return std::string(test_case.param.name); });
 
 TEST(HostileConfigs, EmptyObjectListsWhatIsNeeded) {
   ConfigReader reader(J("{}"));

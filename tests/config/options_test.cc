@@ -45,7 +45,9 @@ TEST(OptionTable, RowsAreWellFormed) {
   std::set<std::string> names;
   for (const OptionRow& row : table.rows()) {
     EXPECT_TRUE(names.insert(row.name).second) << row.name;
-    if (*row.short_name != '\0') EXPECT_TRUE(names.insert(row.short_name).second) << row.name;
+    if (*row.short_name != '\0') {
+      EXPECT_TRUE(names.insert(row.short_name).second) << row.name;
+    }
     EXPECT_NE(std::string(row.help), "") << row.name;
     EXPECT_NE(row.commands, 0u) << row.name;
     EXPECT_EQ(table.Find(row.name), &row);

@@ -297,7 +297,7 @@ TEST_P(RopeReference, MatchesHuggingFace) {
   EXPECT_NEAR(got.at.attention_factor, want.attention_factor, 1e-6);
 }
 INSTANTIATE_TEST_SUITE_P(Cases, RopeReference, testing::ValuesIn(ReferenceCases()),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& test_case) { return std::string(test_case.param.name); });
 
 RopeParameters Read(std::string_view config, const RopeSpec& spec) {
   return Compute(config, spec).parameters;
@@ -480,7 +480,7 @@ INSTANTIATE_TEST_SUITE_P(
                 R"({"rope_scaling": {"type": "yarn", "factor": 2,
                     "original_max_position_embeddings": 9223372036854775808}})",
                 "original_max_position_embeddings = 9.223372036854776e+18"}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& test_case) { return std::string(test_case.param.name); });
 
 RC_GTEST_PROP(RopeProperties, DefaultIsTheClosedForm, ()) {
   const int64_t dim = 2 * *rc::gen::inRange<int64_t>(1, 129);
