@@ -73,8 +73,10 @@ Value ItemOrMissing(Runtime& runtime, const Value& value, const Value& key) {
 // A slice as start, count and step over indices 0..size-1.
 struct Slice {
   int64_t start;
+  int64_t stop;
   int64_t count;
-  int64_t step;
+  int64_t step;  // clamped to the size
+  Int full_step;
 };
 
 int64_t Clamp(Int value, Int low, Int high) {
@@ -93,6 +95,7 @@ Result<Slice> ResolveSlice(const Value& start, const Value& stop, const Value& s
   if (wide_step == 0) return Refused("slice step cannot be zero");
   Slice slice{};
   // A step beyond the size takes the first item only, so clamping changes nothing.
+  slice.full_step = wide_step;
   slice.step = Clamp(wide_step, -size - 1, size + 1);
   const bool forward = slice.step > 0;
   const Int low = forward ? 0 : -1;
@@ -103,8 +106,8 @@ Result<Slice> ResolveSlice(const Value& start, const Value& stop, const Value& s
     return std::clamp(index < 0 ? index + size : index, low, high);
   };
   slice.start = static_cast<int64_t>(bound(start, forward ? low : high));
-  const auto end = static_cast<int64_t>(bound(stop, forward ? high : low));
-  const int64_t span = forward ? end - slice.start : slice.start - end;
+  slice.stop = static_cast<int64_t>(bound(stop, forward ? high : low));
+  const int64_t span = forward ? slice.stop - slice.start : slice.start - slice.stop;
   const int64_t stride = forward ? slice.step : -slice.step;
   slice.count = span > 0 ? (span + stride - 1) / stride : 0;
   return slice;
@@ -135,9 +138,10 @@ std::string SliceText(std::string_view text, const Slice& slice, bool ascii) {
 }
 
 Result<Value> GetRangeSlice(const Range& range, const Slice& slice) {
-  Range part{range.At(slice.start), 0, range.step * slice.step, slice.count};
-  part.stop = part.At(part.size);
-  if (slice.step == 1 && slice.start + slice.count == range.size) part.stop = range.stop;
+  Range part{range.At(slice.start), range.At(slice.stop), 0, slice.count};
+  if (__builtin_mul_overflow(range.step, slice.full_step, &part.step)) {
+    return Refused("a slice of a range steps too far");
+  }
   return Value(std::make_shared<const Range>(part));
 }
 
@@ -276,7 +280,7 @@ bool Cursor::Next(Runtime& runtime, Value& item) {
       const std::string_view text = source_.text();
       if (at_ >= text.size()) return false;
       const size_t num_bytes = DecodeAt(text, at_).num_bytes;
-      item = runtime.StringLike(source_, std::string(text.substr(at_, num_bytes)));
+      item = runtime.String(std::string(text.substr(at_, num_bytes)));  // markup gives plain text
       at_ += num_bytes;
       return runtime.ok();
     }

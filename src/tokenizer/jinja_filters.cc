@@ -78,10 +78,6 @@ std::optional<Int> Truncate(double value) {
 Result<Value> IntFilter(Runtime&, const Value& input, const Args& args) {
   TN_ASSIGN_OR_RETURN(const Bound bound, Bind("int", args, {"default", "base"}));
   const Value fallback = bound.Has(0) ? *bound[0] : Value(0);
-  Int base = 10;
-  if (bound.Has(1)) {
-    TN_ASSIGN_OR_RETURN(base, IntegerArgument("int", *bound[1]));
-  }
   if (input.is_undefined()) return UndefinedError(input);
   if (input.is_integral()) return Value(input.as_int());
   std::optional<double> real;
@@ -89,7 +85,12 @@ Result<Value> IntFilter(Runtime&, const Value& input, const Args& args) {
     real = input.as_double();
     if (std::isinf(*real)) return Refused("int: infinity has no integer value");
   } else if (input.is_text()) {
-    const std::optional<Int> integer = ParseInt(input.text(), static_cast<int>(base));
+    Int base = 10;
+    if (bound.Has(1)) {
+      TN_ASSIGN_OR_RETURN(base, IntegerArgument("int", *bound[1]));
+    }
+    const std::optional<Int> integer =
+        ParseInt(input.text(), static_cast<int>(std::clamp<Int>(base, -1, 37)));
     if (integer) return Value(*integer);
     real = ParseFloat(input.text());
   }

@@ -41,11 +41,13 @@ Result<FieldSpec> ParseSpec(std::string_view text) {
   const Status error = Refused(fmt::format("format specification '{}' is not valid", text));
   FieldSpec spec;
   size_t at = 0;
+  bool has_fill = false;
   if (!text.empty()) {
     const size_t fill_bytes = DecodeAt(text, 0).num_bytes;
     if (fill_bytes < text.size() && kAligns.find(text[fill_bytes]) != std::string_view::npos) {
       spec.fill = text.substr(0, fill_bytes);
       spec.align = text[fill_bytes];
+      has_fill = true;
       at = fill_bytes + 1;
     } else if (kAligns.find(text[0]) != std::string_view::npos) {
       spec.align = text[at++];
@@ -60,9 +62,9 @@ Result<FieldSpec> ParseSpec(std::string_view text) {
     if (eat(sign)) spec.sign = sign;
   }
   spec.alternate = eat('#');
-  if (eat('0') && spec.align == 0) {
+  if (eat('0') && !has_fill) {
     spec.fill = "0";
-    spec.align = '=';
+    if (spec.align == 0) spec.align = '=';
   }
   spec.width = ReadNumber(text, at);
   if (spec.width == -2) return error;
@@ -214,9 +216,10 @@ class BraceFormatter {
     }
     const bool int_type = spec.type == 0 || kIntTypes.find(spec.type) != std::string_view::npos;
     if (value.is_integral() && int_type) {
-      if (spec.type == 'c' || spec.precision >= 0) {
+      if (spec.precision >= 0) {
         return Refused(fmt::format("format '{}' does not fit an int", spec_text));
       }
+      if (spec.type == 'c') return FormatCharacter(spec, value.as_int(), out);
       out += FormatInt(spec, value.as_int());
       return {};
     }
@@ -227,6 +230,16 @@ class BraceFormatter {
     }
     return Refused(
         fmt::format("format '{}' does not fit a value of type '{}'", spec_text, value.TypeName()));
+  }
+
+  static Status FormatCharacter(const FieldSpec& spec, Int number, std::string& out) {
+    if (number < 0 || number > 0x10FFFF || (number >= 0xD800 && number < 0xE000)) {
+      return Refused("format 'c' needs a code point");
+    }
+    std::string text;
+    AppendUtf8(static_cast<char32_t>(number), text);
+    out += PadField(spec, '<', "", text);
+    return {};
   }
 
   Runtime& runtime_;

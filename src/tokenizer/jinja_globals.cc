@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tenon/tokenizer/jinja_methods.h"
 #include "tenon/tokenizer/jinja_operators.h"
 #include "tenon/tokenizer/jinja_print.h"
 
@@ -17,6 +18,7 @@ class FunctionObject : public Object {
   explicit FunctionObject(Function function) : function_(function) {}
   std::string_view TypeName() const override { return "function"; }
   bool callable() const override { return true; }
+  Result<Value> Attribute(Runtime& runtime, std::string_view name) override;
   Result<Value> Call(Runtime& runtime, const Args& args) override {
     return function_(runtime, args);
   }
@@ -152,6 +154,13 @@ Result<std::vector<Dict::Entry>> EntriesOf(Runtime& runtime, std::string_view fu
 Result<Value> MakeDictionary(Runtime& runtime, const Args& args) {
   TN_ASSIGN_OR_RETURN(std::vector<Dict::Entry> entries, EntriesOf(runtime, "dict", args));
   return runtime.MakeDict(std::move(entries));
+}
+
+Result<Value> FunctionObject::Attribute(Runtime& runtime, std::string_view name) {
+  if (function_ != MakeDictionary || name != "fromkeys") return Value::Missing();
+  const Value empty = runtime.MakeDict({});
+  if (!empty.is_dict()) return runtime.failure();
+  return MakeObject<BoundMethod>(empty, *FindMethod(empty, name));
 }
 
 Result<Value> MakeNamespace(Runtime& runtime, const Args& args) {

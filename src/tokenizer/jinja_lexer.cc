@@ -115,6 +115,10 @@ class Lexer {
   }
 
   Status LexComment(size_t inside) {
+    if (inside == source_.size()) {  // as the reference does, nothing
+      Advance(inside);
+      return {};
+    }
     const size_t close = source_.find("#}", inside);
     if (close == std::string_view::npos) return Error("a comment is not closed with #}");
     const char mark = close > inside ? source_[close - 1] : '\0';
@@ -145,6 +149,7 @@ class Lexer {
   Status LexRaw(size_t begin) {
     const int opening_line = line_;
     Advance(begin);
+    if (begin == source_.size()) return {};
     line_starting_ = source_[begin - 1] == '\n';
     for (size_t tag = source_.find("{%", begin); tag != std::string_view::npos;
          tag = source_.find("{%", tag + 2)) {

@@ -272,6 +272,11 @@ class StmtParser : public ExprParser {
                          [&](const auto& parameter) { return parameter.second.text() == name; });
     };
     code.has_caller_parameter = has_parameter("caller");
+    const size_t first_default = code.parameters.size() - code.defaults.size();
+    for (size_t i = 0; i < first_default; ++i) {
+      if (code.parameters[i].second.text() != "caller" || !notes.reads[0]) continue;
+      return ErrorAt(code.line, "the parameter 'caller' needs a default, or leave it out");
+    }
     code.uses_caller = notes.reads[0] && !code.has_caller_parameter;
     code.uses_kwargs = notes.reads[1] && !has_parameter("kwargs");
     code.uses_varargs = notes.reads[2] && !has_parameter("varargs");

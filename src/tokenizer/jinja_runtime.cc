@@ -169,24 +169,25 @@ Result<Bound> Bind(std::string_view function, const Args& args,
                    std::initializer_list<std::string_view> parameters, size_t num_required) {
   Bound bound;
   if (args.positional.size() > parameters.size()) {
-    return Refused(fmt::format("{}() takes at most {} arguments, {} given", function,
+    return Refused(fmt::format("{}: takes at most {} arguments, {} given", function,
                                parameters.size(), args.positional.size()));
   }
   for (size_t i = 0; i < args.positional.size(); ++i) bound.values[i] = &args.positional[i];
   for (const auto& [name, value] : args.named) {
     const auto* found = std::find(parameters.begin(), parameters.end(), name.text());
     if (found == parameters.end()) {
-      return Refused(fmt::format("{}() got an unexpected argument '{}'", function, name.text()));
+      return Refused(fmt::format("{}: unexpected argument '{}'", function, name.text()));
     }
     const auto at = static_cast<size_t>(found - parameters.begin());
     if (bound.values[at] != nullptr) {
-      return Refused(fmt::format("{}() got two values for '{}'", function, name.text()));
+      return Refused(fmt::format("{}: two values for the argument '{}'", function, name.text()));
     }
     bound.values[at] = &value;
   }
   for (size_t i = 0; i < num_required; ++i) {
     if (bound.values[i] == nullptr) {
-      return Refused(fmt::format("{}() misses the argument '{}'", function, parameters.begin()[i]));
+      return Refused(
+          fmt::format("{}: the argument '{}' is missing", function, parameters.begin()[i]));
     }
   }
   return bound;
@@ -194,12 +195,14 @@ Result<Bound> Bind(std::string_view function, const Args& args,
 
 Result<Int> IntegerArgument(std::string_view function, const Value& value) {
   if (value.is_integral()) return value.as_int();
-  return Refused(fmt::format("{}() wants an integer, not '{}'", function, value.TypeName()));
+  if (value.is_undefined()) return Refused(value.undefined().Message());
+  return Refused(fmt::format("{}: wants an integer, not '{}'", function, value.TypeName()));
 }
 
 Result<std::string_view> TextArgument(std::string_view function, const Value& value) {
   if (value.is_text()) return value.text();
-  return Refused(fmt::format("{}() wants a str, not '{}'", function, value.TypeName()));
+  if (value.is_undefined()) return Refused(value.undefined().Message());
+  return Refused(fmt::format("{}: wants a str, not '{}'", function, value.TypeName()));
 }
 
 }  // namespace tenon::jinja

@@ -111,7 +111,6 @@ Result<Value> Batch(Runtime& runtime, const Value& input, const Args& args) {
   const bool fills = bound.HasValue(1);
   Int count = 0;
   TN_ASSIGN_OR_RETURN(count, IntegerArgument("batch", *bound[0]));
-  if (count < 1) return Refused("batch(): the number must be at least 1");
   if (fills) TN_RETURN_IF_ERROR(CountArgument(runtime, "batch", *bound[0]).status());
   TN_ASSIGN_OR_RETURN(Cursor cursor, Cursor::Over(input));
   Values batches;

@@ -1,7 +1,5 @@
 #include "tenon/tokenizer/jinja_sorting.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "tenon/base/text.h"
@@ -32,13 +30,9 @@ Result<bool> KeysLess(Runtime& runtime, const Values& a, const Values& b) {
 Result<AttributePath> AttributePath::Parse(Runtime& runtime, const Value& attribute) {
   AttributePath path;
   if (attribute.is_none()) return path;
-  if (attribute.is_integral()) {
+  if (!attribute.is_text()) {
     path.keys_.push_back(attribute);
     return path;
-  }
-  if (!attribute.is_text()) {
-    return Refused(
-        fmt::format("an attribute must be a str or an integer, not '{}'", attribute.TypeName()));
   }
   for (const std::string_view part : Split(attribute.text(), '.')) {
     const std::optional<Int> index = IsDigits(part) ? ParseInt(part, 10) : std::nullopt;

@@ -13,7 +13,7 @@ namespace tenon::jinja {
 class AttributePath {
  public:
   AttributePath() = default;  // the item itself
-  // `attribute` is a text, an integer, or none.
+  // `attribute` is a text with dots, a single key of another type, or none.
   static Result<AttributePath> Parse(Runtime& runtime, const Value& attribute);
   // An undefined part becomes `fallback` where it is given.
   Result<Value> Get(Runtime& runtime, const Value& item, const Value* fallback = nullptr) const;

@@ -13,7 +13,7 @@ namespace {
 // A test that only looks at its value.
 template <bool (*kHolds)(const Value&)>
 Result<bool> Look(Runtime&, const Value& input, const Args& args) {
-  TN_RETURN_IF_ERROR(Bind("test", args, {}).status());
+  TN_RETURN_IF_ERROR(Bind("a test", args, {}).status());
   return kHolds(input);
 }
 

@@ -22,7 +22,7 @@ Result<Value> AsText(Runtime& runtime, const Value& value) {
 
 template <std::string (*kMap)(std::string_view)>
 Result<Value> MapText(Runtime& runtime, const Value& input, const Args& args) {
-  TN_RETURN_IF_ERROR(Bind("filter", args, {}).status());
+  TN_RETURN_IF_ERROR(Bind("a text filter", args, {}).status());
   TN_ASSIGN_OR_RETURN(const Value text, AsText(runtime, input));
   return runtime.StringLike(text, kMap(text.text()));
 }
@@ -146,7 +146,7 @@ Result<Value> Indent(Runtime& runtime, const Value& input, const Args& args) {
 Result<Value> Truncate(Runtime& runtime, const Value& input, const Args& args) {
   TN_ASSIGN_OR_RETURN(const Bound bound,
                       Bind("truncate", args, {"length", "killwords", "end", "leeway"}));
-  if (input.is_undefined()) return UndefinedError(input);
+  if (input.is_undefined()) return input;  // of no length
   TN_ASSIGN_OR_RETURN(const std::string_view text, TextArgument("truncate", input));
   Int length = 255;
   Int leeway = 5;
@@ -218,7 +218,7 @@ Result<Value> WordWrap(Runtime& runtime, const Value& input, const Args& args) {
       out += lines[i];
     }
   }
-  return runtime.StringLike(input, std::move(out));
+  return runtime.String(std::move(out));
 }
 
 void AppendUrlQuoted(std::string_view text, bool for_query, std::string& out) {

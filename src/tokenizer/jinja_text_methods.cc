@@ -19,14 +19,14 @@ constexpr int kBytesPerPart = sizeof(std::string_view);
 
 template <std::string (*kMap)(std::string_view)>
 Result<Value> MapText(Runtime& runtime, const Value& self, const Args& args) {
-  TN_RETURN_IF_ERROR(Bind("method", args, {}).status());
+  TN_RETURN_IF_ERROR(Bind("a method of str", args, {}).status());
   return runtime.StringLike(self, kMap(self.text()));
 }
 
 // Every code point is in the class, and there is one.
 template <bool (*kClass)(char32_t)>
 Result<Value> AllInClass(Runtime&, const Value& self, const Args& args) {
-  TN_RETURN_IF_ERROR(Bind("method", args, {}).status());
+  TN_RETURN_IF_ERROR(Bind("a method of str", args, {}).status());
   const std::string_view text = self.text();
   for (size_t at = 0; at < text.size();) {
     const CodePoint point = DecodeAt(text, at);
@@ -38,7 +38,7 @@ Result<Value> AllInClass(Runtime&, const Value& self, const Args& args) {
 
 template <bool kUpper>
 Result<Value> HasCase(Runtime&, const Value& self, const Args& args) {
-  TN_RETURN_IF_ERROR(Bind("method", args, {}).status());
+  TN_RETURN_IF_ERROR(Bind("a method of str", args, {}).status());
   return Value(IsAllCased(self.text(), kUpper));
 }
 
