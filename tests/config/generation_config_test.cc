@@ -79,7 +79,9 @@ TEST(GenerationConfig, HostileValuesAreNamed) {
             "temperature = -0.1 (number), must be a finite number from 0 up or null"},
            {R"({"temperature": NaN})", "temperature = NaN"},
            {R"({"top_p": 1.5})", "top_p = 1.5 (number), must be a number from 0 to 1"},
-           {R"({"top_k": 9223372036854775808})", "top_k = 9.223372036854776e+18"},
+           {R"({"top_k": 9223372036854775808})",
+            "must be an integer from -1 to 2147483647 or null; set by generation_config.json: "
+            "top_k"},
            {R"({"eos_token_id": ["</s>"]})",
             "eos_token_id = [\"</s>\"] (array, entry 0 is \"</s>\")"},
            {R"({"eos_token_id": 4294967296})", "eos_token_id = 4294967296"},

@@ -224,7 +224,7 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{"Zero", R"({"num_attention_heads": 0})", "num_attention_heads = 0 (integer)"},
         Hostile{"ZeroKv", R"({"num_key_value_heads": 0})", "num_key_value_heads = 0 (integer)"},
         Hostile{"TwoTo63", R"({"vocab_size": 9223372036854775808})",
-                "vocab_size = 9.223372036854776e+18 (number)"},
+                "must be an integer from 1 to 2147483647; set by config.json: vocab_size"},
         Hostile{"Int64Max", R"({"intermediate_size": 9223372036854775807})",
                 "intermediate_size = 9223372036854775807 (integer)"},
         Hostile{"TwoTo32Plus64", R"({"hidden_size": 4294967360})",

@@ -479,7 +479,7 @@ INSTANTIATE_TEST_SUITE_P(
         Hostile{"OriginalHuge",
                 R"({"rope_scaling": {"type": "yarn", "factor": 2,
                     "original_max_position_embeddings": 9223372036854775808}})",
-                "original_max_position_embeddings = 9.223372036854776e+18"}),
+                "set by config.json: rope_scaling.original_max_position_embeddings"}),
     [](const auto& test_case) { return std::string(test_case.param.name); });
 
 RC_GTEST_PROP(RopeProperties, DefaultIsTheClosedForm, ()) {
