@@ -45,7 +45,7 @@ void RunMatmul(const MatmulArgs& a, const RunContext& context, int64_t begin, in
 
 // Rows handed out at a time: enough work to be worth a claim, small enough to balance.
 int64_t MatmulGrain(int64_t rows, int64_t cols, int64_t num_tokens) {
-  constexpr int64_t kMacsPerClaim = 64 * 1024;
+  constexpr int64_t kMacsPerClaim = 65536;
   constexpr int64_t kClaims = 16;
   const int64_t by_work = kMacsPerClaim / std::max<int64_t>(1, cols * num_tokens);
   return std::clamp<int64_t>(by_work, 1, std::max<int64_t>(1, rows / kClaims));

@@ -87,20 +87,30 @@ struct Batch {
   int64_t count = 0;
 };
 
-// rows [from, from + n) of `w` times the batch -> y [count, n].
-void MultiplyRows(const KernelTable& kernels, const MatrixRef& w, const Batch& batch, int64_t from,
-                  int64_t n, float* y, float* decoded) {
+// A block of a matrix's rows.
+struct RowRange {
+  int64_t from = 0;
+  int64_t n = 0;
+};
+RowRange BlockOf(int64_t block, int64_t rows) {
+  const int64_t from = block * kRowBlock;
+  return {from, std::min(kRowBlock, rows - from)};
+}
+
+// The block's rows of `w` times the batch -> y [count, n].
+void MultiplyRows(const KernelTable& kernels, const MatrixRef& w, const Batch& batch,
+                  const RowRange& rows, float* y, float* decoded) {
   MatmulKernelArgs args;
-  args.w = w.data + from * w.row_bytes;
+  args.w = w.data + rows.from * w.row_bytes;
   args.row_bytes = w.row_bytes;
   args.cols = w.cols;
-  args.bias = w.bias == nullptr ? nullptr : w.bias + from;
+  args.bias = w.bias == nullptr ? nullptr : w.bias + rows.from;
   args.x = batch.rows;
   args.x_stride = batch.width;
   args.num_tokens = batch.count;
   args.y = y;
-  args.y_stride = n;
-  kernels.matmul.For(w.dtype).run(args, 0, n, decoded);
+  args.y_stride = rows.n;
+  kernels.matmul.For(w.dtype).run(args, 0, rows.n, decoded);
 }
 
 // Calls body(expert, choices, batch) for the choices (t * top_k + k) of every expert, at most
@@ -140,18 +150,17 @@ void RunGateUp(const ExpertsArgs& a, const RunContext& context, int64_t begin, i
   const float* x = a.x.For<float>(context.thread);
   float* inner = a.inner.For<float>(context.thread);
   for (int64_t block = begin; block < end; ++block) {
-    const int64_t from = block * kRowBlock;
-    const int64_t n = std::min(kRowBlock, a.intermediate - from);
+    const RowRange rows = BlockOf(block, a.intermediate);
     ForBatches(
         a, a.experts.For<int32_t>(context.thread), a.hidden, scratch.gathered,
         [&](int64_t choice) { return x + choice / a.top_k * a.x_stride; },
         [&](size_t e, const int64_t* choices, const Batch& batch) {
-          MultiplyRows(*a.kernels, a.all->gate[e], batch, from, n, scratch.first, scratch.decoded);
-          MultiplyRows(*a.kernels, a.all->up[e], batch, from, n, scratch.second, scratch.decoded);
+          MultiplyRows(*a.kernels, a.all->gate[e], batch, rows, scratch.first, scratch.decoded);
+          MultiplyRows(*a.kernels, a.all->up[e], batch, rows, scratch.second, scratch.decoded);
           for (int64_t i = 0; i < batch.count; ++i) {
             a.kernels->elementwise.gated_activate.run(
-                a.all->activation, scratch.first + i * n, scratch.second + i * n,
-                inner + choices[i] * a.intermediate + from, n);
+                a.all->activation, scratch.first + i * rows.n, scratch.second + i * rows.n,
+                inner + choices[i] * a.intermediate + rows.from, rows.n);
           }
         });
   }
@@ -164,19 +173,19 @@ void RunDown(const ExpertsArgs& a, const RunContext& context, int64_t begin, int
   const float* weights = a.weights.For<float>(context.thread);
   float* y = a.y.For<float>(context.thread);
   for (int64_t block = begin; block < end; ++block) {
-    const int64_t from = block * kRowBlock;
-    const int64_t n = std::min(kRowBlock, a.hidden - from);
+    const RowRange rows = BlockOf(block, a.hidden);
     for (int64_t t = 0; t < a.num_tokens; ++t) {
-      std::memset(y + t * a.hidden + from, 0, static_cast<size_t>(n) * sizeof(float));
+      std::memset(y + t * a.hidden + rows.from, 0, static_cast<size_t>(rows.n) * sizeof(float));
     }
     ForBatches(
         a, a.experts.For<int32_t>(context.thread), a.intermediate, scratch.gathered,
         [&](int64_t choice) { return inner + choice * a.intermediate; },
         [&](size_t e, const int64_t* choices, const Batch& batch) {
-          MultiplyRows(*a.kernels, a.all->down[e], batch, from, n, scratch.first, scratch.decoded);
+          MultiplyRows(*a.kernels, a.all->down[e], batch, rows, scratch.first, scratch.decoded);
           for (int64_t i = 0; i < batch.count; ++i) {
-            a.kernels->elementwise.add_scaled.run(weights[choices[i]], scratch.first + i * n,
-                                                  y + choices[i] / a.top_k * a.hidden + from, n);
+            a.kernels->elementwise.add_scaled.run(weights[choices[i]], scratch.first + i * rows.n,
+                                                  y + choices[i] / a.top_k * a.hidden + rows.from,
+                                                  rows.n);
           }
         });
   }

@@ -86,8 +86,8 @@ void Tape::PlaceMeetings() {
   std::vector<State> buffers(buffers_.size());
   std::vector<State> resources(resources_.size());
   const auto state_of = [&](int32_t target) -> State& {
-    return target >= 0 ? buffers[static_cast<size_t>(target)]
-                       : resources[static_cast<size_t>(~target)];
+    const int32_t index = target >= 0 ? target : ~target;
+    return (target >= 0 ? buffers : resources)[static_cast<size_t>(index)];
   };
   int epoch = 0;
   size_t next = 0;

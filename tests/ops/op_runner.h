@@ -73,7 +73,9 @@ class OpRunner {
       tape_.Run(team_);
       std::vector<std::vector<float>> now;
       for (const Value& value : results) now.push_back(ReadRows(value));
-      if (i > 0) EXPECT_TRUE(SameBits(now, last)) << "a second run differs";
+      if (i > 0) {
+        EXPECT_TRUE(SameBits(now, last)) << "a second run differs";
+      }
       last = std::move(now);
     }
     return last;
@@ -137,7 +139,9 @@ inline std::vector<std::vector<float>> OverTeams(
     OpRunner runner(threads);
     const std::vector<Value> results = record(runner);
     std::vector<std::vector<float>> now = runner.Run(results);
-    if (threads > 1) EXPECT_TRUE(OpRunner::SameBits(now, first)) << threads << " threads differ";
+    if (threads > 1) {
+      EXPECT_TRUE(OpRunner::SameBits(now, first)) << threads << " threads differ";
+    }
     if (threads == 1) first = std::move(now);
   }
   return first;

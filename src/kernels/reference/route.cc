@@ -66,7 +66,7 @@ void Route(const RouteKernelArgs& a, const float* logits, int32_t* chosen, float
   for (int32_t e = 0; e < a.experts; ++e) {
     choice[e] = a.choice_bias == nullptr ? scores[e] : scores[e] + a.choice_bias[e];
   }
-  if (a.kept_groups < a.groups) MaskGroups(a, choice, scratch + 2 * a.experts);
+  if (a.kept_groups < a.groups) MaskGroups(a, choice, choice + a.experts);
   Choose(a, choice, chosen);
   for (int32_t k = 0; k < a.top_k; ++k) weights[k] = scores[chosen[k]];
   if (a.softmax_of_chosen) Softmax(weights, weights, a.top_k);
