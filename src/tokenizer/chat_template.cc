@@ -97,7 +97,7 @@ jinja::Value VariableOf(jinja::Runtime& runtime, const std::string& name, const 
   if (name == "documents") return jinja::FromJson(runtime, input.documents);
   if (name == "add_generation_prompt") return jinja::Value(input.add_generation_prompt);
   if (const Json* given = input.kwargs.Find(name)) return jinja::FromJson(runtime, *given);
-  return jinja::FindGlobal(name);
+  return jinja::FindGlobal(runtime, name);
 }
 
 constexpr std::string_view kReasoningNames[] = {"reasoning_content", "thinking", "reasoning"};

@@ -166,7 +166,7 @@ Result<Value> GetOwnAttribute(Runtime& runtime, const Value& value, std::string_
                              fmt::format("'{}' would change a '{}': templates cannot change values",
                                          name, value.TypeName())});
   }
-  return Value(std::static_pointer_cast<Object>(std::make_shared<BoundMethod>(value, *method)));
+  return runtime.Adopt(std::make_shared<BoundMethod>(value, *method));
 }
 
 Result<Value> GetAttribute(Runtime& runtime, const Value& value, std::string_view name) {

@@ -20,6 +20,7 @@ struct Scope {
   explicit Scope(std::shared_ptr<Scope> enclosing) : parent(std::move(enclosing)) {}
   std::vector<std::pair<int, Value>> variables;
   std::shared_ptr<Scope> parent;  // null: the template
+  Charge charge;
 };
 using ScopePtr = std::shared_ptr<Scope>;
 
@@ -81,6 +82,7 @@ class Evaluator {
   int64_t CountOutput();
 
   // --- variables
+  ScopePtr MakeScope(ScopePtr enclosing);
   Value Lookup(int id) const;
   void Store(int id, Value value);
   Status Assign(const Target& target, const Value& value);
@@ -92,18 +94,23 @@ class Evaluator {
   // --- expressions (jinja_eval_expr.cc)
   Result<Value> Eval(const Expr& expr);
   Result<Value> EvalKind(const Expr& expr);
-  Result<Value> EvalName(const NameExpr& name);
+  // Not inlined: see EvalKind.
+  [[gnu::noinline]] Result<Value> EvalName(const NameExpr& name);
   Result<Values> EvalParts(const std::vector<ExprPtr>& parts);
-  Result<Value> EvalDict(const DictExpr& dict);
-  Result<Value> EvalSlice(const SliceExpr& slice);
-  Result<Value> EvalCall(const CallExpr& call, const Value* caller);
-  Result<Value> EvalFilter(const FilterExpr& filter);
-  Result<Value> EvalTest(const TestExpr& test);
-  Result<Value> EvalBinary(const BinaryExpr& binary);
-  Result<Value> EvalCompare(const CompareExpr& compare);
-  Result<Value> EvalLogic(const PartsExpr& logic);
-  Result<Value> EvalConcat(const PartsExpr& concat);
-  Result<Value> EvalConditional(const ConditionalExpr& conditional);
+  [[gnu::noinline]] Result<Value> EvalItems(const PartsExpr& items);
+  [[gnu::noinline]] Result<Value> EvalAttribute(const AttributeExpr& attribute);
+  [[gnu::noinline]] Result<Value> EvalItem(const ItemExpr& item);
+  [[gnu::noinline]] Result<Value> EvalUnary(const PartsExpr& unary);
+  [[gnu::noinline]] Result<Value> EvalDict(const DictExpr& dict);
+  [[gnu::noinline]] Result<Value> EvalSlice(const SliceExpr& slice);
+  [[gnu::noinline]] Result<Value> EvalCall(const CallExpr& call, const Value* caller);
+  [[gnu::noinline]] Result<Value> EvalFilter(const FilterExpr& filter);
+  [[gnu::noinline]] Result<Value> EvalTest(const TestExpr& test);
+  [[gnu::noinline]] Result<Value> EvalBinary(const BinaryExpr& binary);
+  [[gnu::noinline]] Result<Value> EvalCompare(const CompareExpr& compare);
+  [[gnu::noinline]] Result<Value> EvalLogic(const PartsExpr& logic);
+  [[gnu::noinline]] Result<Value> EvalConcat(const PartsExpr& concat);
+  [[gnu::noinline]] Result<Value> EvalConditional(const ConditionalExpr& conditional);
   Result<Args> EvalArguments(const ArgumentList& list, const Value* caller);
 
   const Program& program_;

@@ -20,28 +20,17 @@ Result<Value> Evaluator::EvalKind(const Expr& expr) {
   if (expr.kind == ExprKind::kName) return EvalName(static_cast<const NameExpr&>(expr));
   const Nesting nesting(runtime_);
   if (nesting.too_deep()) return nesting.Error();
+  // Each case in a function of its own keeps this frame, which recursion repeats, small.
   switch (expr.kind) {
-    case ExprKind::kTuple: {
-      TN_ASSIGN_OR_RETURN(Values items, EvalParts(static_cast<const PartsExpr&>(expr).parts));
-      return runtime_.Tuple(std::move(items));
-    }
-    case ExprKind::kList: {
-      TN_ASSIGN_OR_RETURN(Values items, EvalParts(static_cast<const PartsExpr&>(expr).parts));
-      return runtime_.List(std::move(items));
-    }
+    case ExprKind::kTuple:
+    case ExprKind::kList:
+      return EvalItems(static_cast<const PartsExpr&>(expr));
     case ExprKind::kDict:
       return EvalDict(static_cast<const DictExpr&>(expr));
-    case ExprKind::kAttribute: {
-      const auto& attribute = static_cast<const AttributeExpr&>(expr);
-      TN_ASSIGN_OR_RETURN(const Value object, Eval(*attribute.object));
-      return GetAttribute(runtime_, object, attribute.name);
-    }
-    case ExprKind::kItem: {
-      const auto& item = static_cast<const ItemExpr&>(expr);
-      TN_ASSIGN_OR_RETURN(const Value object, Eval(*item.object));
-      TN_ASSIGN_OR_RETURN(const Value key, Eval(*item.key));
-      return GetItem(runtime_, object, key);
-    }
+    case ExprKind::kAttribute:
+      return EvalAttribute(static_cast<const AttributeExpr&>(expr));
+    case ExprKind::kItem:
+      return EvalItem(static_cast<const ItemExpr&>(expr));
     case ExprKind::kSlice:
       return EvalSlice(static_cast<const SliceExpr&>(expr));
     case ExprKind::kCall:
@@ -50,18 +39,10 @@ Result<Value> Evaluator::EvalKind(const Expr& expr) {
       return EvalFilter(static_cast<const FilterExpr&>(expr));
     case ExprKind::kTest:
       return EvalTest(static_cast<const TestExpr&>(expr));
-    case ExprKind::kNegate: {
-      TN_ASSIGN_OR_RETURN(const Value value, Eval(*static_cast<const PartsExpr&>(expr).parts[0]));
-      return Negate(value);
-    }
-    case ExprKind::kPlus: {
-      TN_ASSIGN_OR_RETURN(const Value value, Eval(*static_cast<const PartsExpr&>(expr).parts[0]));
-      return Plus(value);
-    }
-    case ExprKind::kNot: {
-      TN_ASSIGN_OR_RETURN(const Value value, Eval(*static_cast<const PartsExpr&>(expr).parts[0]));
-      return Value(!Truth(value));
-    }
+    case ExprKind::kNegate:
+    case ExprKind::kPlus:
+    case ExprKind::kNot:
+      return EvalUnary(static_cast<const PartsExpr&>(expr));
     case ExprKind::kBinary:
       return EvalBinary(static_cast<const BinaryExpr&>(expr));
     case ExprKind::kCompare:
@@ -82,6 +63,29 @@ Result<Value> Evaluator::EvalName(const NameExpr& name) {
   Value value = Lookup(name.id);
   if (!value.is_missing()) return value;
   return Value::Undefined({{}, program_.names[static_cast<size_t>(name.id)], {}});
+}
+
+Result<Value> Evaluator::EvalItems(const PartsExpr& items) {
+  TN_ASSIGN_OR_RETURN(Values values, EvalParts(items.parts));
+  return items.kind == ExprKind::kList ? runtime_.List(std::move(values))
+                                       : runtime_.Tuple(std::move(values));
+}
+
+Result<Value> Evaluator::EvalAttribute(const AttributeExpr& attribute) {
+  TN_ASSIGN_OR_RETURN(const Value object, Eval(*attribute.object));
+  return GetAttribute(runtime_, object, attribute.name);
+}
+
+Result<Value> Evaluator::EvalItem(const ItemExpr& item) {
+  TN_ASSIGN_OR_RETURN(const Value object, Eval(*item.object));
+  TN_ASSIGN_OR_RETURN(const Value key, Eval(*item.key));
+  return GetItem(runtime_, object, key);
+}
+
+Result<Value> Evaluator::EvalUnary(const PartsExpr& unary) {
+  TN_ASSIGN_OR_RETURN(const Value value, Eval(*unary.parts[0]));
+  if (unary.kind == ExprKind::kNot) return Value(!Truth(value));
+  return unary.kind == ExprKind::kNegate ? Negate(value) : Plus(value);
 }
 
 Result<Values> Evaluator::EvalParts(const std::vector<ExprPtr>& parts) {

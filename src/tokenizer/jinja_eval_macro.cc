@@ -77,7 +77,7 @@ Result<Value> Evaluator::InvokeMacro(const MacroCode& code, const ScopePtr& defi
                                      const Args& args) {
   const Nesting nesting(runtime_);
   if (nesting.too_deep()) return nesting.Error();
-  auto scope = std::make_shared<Scope>(definition_scope);
+  auto scope = MakeScope(definition_scope);
   // Defaults are evaluated inside the new scope, which Capture then enters for the body.
   const ScopePtr outer = std::exchange(scope_, scope);
   const Status bound = BindMacroArguments(code, args, *scope);

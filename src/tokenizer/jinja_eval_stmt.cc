@@ -57,7 +57,7 @@ Evaluator::Evaluator(const Program& program, Runtime& runtime, Values variables)
     : program_(program), runtime_(runtime), variables_(std::move(variables)) {
   for (size_t id = 0; id < variables_.size(); ++id) {
     if (variables_[id].is_missing() && program_.names[id] == "self") {
-      variables_[id] = Value(std::static_pointer_cast<Object>(std::make_shared<SelfObject>(*this)));
+      variables_[id] = runtime_.Adopt(std::make_shared<SelfObject>(*this));
     }
   }
 }
@@ -69,6 +69,13 @@ Evaluator::~Evaluator() {
 Status Evaluator::Run() {
   TN_RETURN_IF_ERROR(ExecBody(program_.body).status());
   return runtime_.ok() ? Status() : runtime_.failure();
+}
+
+ScopePtr Evaluator::MakeScope(ScopePtr enclosing) {
+  constexpr int64_t kScopeBytes = 256;
+  auto scope = std::make_shared<Scope>(std::move(enclosing));
+  scope->charge.Begin(runtime_.live_bytes(), kScopeBytes);
+  return scope;
 }
 
 // --- output
@@ -249,7 +256,7 @@ Status Evaluator::ExecSet(const SetStmt& set) {
 
 Result<Evaluator::Flow> Evaluator::ExecSetBlock(const SetBlockStmt& set) {
   std::string text;
-  TN_ASSIGN_OR_RETURN(const Flow flow, Capture(set.body, std::make_shared<Scope>(scope_), text));
+  TN_ASSIGN_OR_RETURN(const Flow flow, Capture(set.body, MakeScope(scope_), text));
   if (flow != Flow::kNormal) return flow;
   Value value = TextOf(std::move(text));
   if (set.filter != nullptr) {
@@ -266,7 +273,7 @@ Result<Evaluator::Flow> Evaluator::ExecSetBlock(const SetBlockStmt& set) {
 
 Result<Evaluator::Flow> Evaluator::ExecFilterBlock(const FilterBlockStmt& block) {
   std::string text;
-  TN_ASSIGN_OR_RETURN(const Flow flow, Capture(block.body, std::make_shared<Scope>(scope_), text));
+  TN_ASSIGN_OR_RETURN(const Flow flow, Capture(block.body, MakeScope(scope_), text));
   if (flow != Flow::kNormal) return flow;
   const Value outer_text = std::exchange(block_text_, TextOf(std::move(text)));
   Result<Value> filtered = Eval(*block.filter);
@@ -291,7 +298,7 @@ Result<Evaluator::Flow> Evaluator::ExecWith(const WithStmt& with) {
     TN_ASSIGN_OR_RETURN(Value value, Eval(*expr));
     values.push_back(std::move(value));
   }
-  const ScopeGuard in_scope(*this, std::make_shared<Scope>(scope_));
+  const ScopeGuard in_scope(*this, MakeScope(scope_));
   for (size_t i = 0; i < values.size(); ++i) {
     TN_RETURN_IF_ERROR(Assign(with.assignments[i].first, values[i]));
   }
@@ -300,7 +307,7 @@ Result<Evaluator::Flow> Evaluator::ExecWith(const WithStmt& with) {
 
 Result<Evaluator::Flow> Evaluator::ExecAutoescape(const AutoescapeStmt& block) {
   TN_ASSIGN_OR_RETURN(const Value enabled, Eval(*block.enabled));
-  const ScopeGuard in_scope(*this, std::make_shared<Scope>(scope_));
+  const ScopeGuard in_scope(*this, MakeScope(scope_));
   const bool outer = std::exchange(runtime_.autoescape, Truth(enabled));
   Result<Flow> flow = ExecBody(block.body);
   runtime_.autoescape = outer;
@@ -309,14 +316,12 @@ Result<Evaluator::Flow> Evaluator::ExecAutoescape(const AutoescapeStmt& block) {
 
 Status Evaluator::ExecMacro(const MacroStmt& macro) {
   runtime_.Work(2);
-  Store(macro.id, Value(std::static_pointer_cast<Object>(
-                      std::make_shared<MacroObject>(*this, macro.code, scope_))));
+  Store(macro.id, runtime_.Adopt(std::make_shared<MacroObject>(*this, macro.code, scope_)));
   return {};
 }
 
 Status Evaluator::ExecCallBlock(const CallBlockStmt& block) {
-  const Value caller(
-      std::static_pointer_cast<Object>(std::make_shared<MacroObject>(*this, block.code, scope_)));
+  const Value caller = runtime_.Adopt(std::make_shared<MacroObject>(*this, block.code, scope_));
   TN_ASSIGN_OR_RETURN(const Value value, EvalCall(*block.call, &caller));
   return EmitValue(value);
 }
@@ -325,13 +330,13 @@ Status Evaluator::ExecBlock(const BlockStmt& block) {
   if (block.required) {
     return Refused(fmt::format("block '{}' is required, and nothing defines it", block.name));
   }
-  const ScopeGuard in_scope(*this, std::make_shared<Scope>(block.scoped ? scope_ : nullptr));
+  const ScopeGuard in_scope(*this, MakeScope(block.scoped ? scope_ : nullptr));
   return ExecBody(block.body).status();
 }
 
 Status Evaluator::ExecGeneration(const GenerationStmt& block) {
   std::string text;
-  TN_RETURN_IF_ERROR(Capture(block.body, std::make_shared<Scope>(scope_), text).status());
+  TN_RETURN_IF_ERROR(Capture(block.body, MakeScope(scope_), text).status());
   // As the reference does, the place counts only what has left for the template's own output.
   const int64_t begin = CountOutput();
   spans_.emplace_back(begin, begin + static_cast<int64_t>(CountCodePoints(text)));
@@ -340,7 +345,7 @@ Status Evaluator::ExecGeneration(const GenerationStmt& block) {
 
 Result<Value> Evaluator::RenderBlock(const BlockStmt& block) {
   std::string text;
-  TN_RETURN_IF_ERROR(Capture(block.body, std::make_shared<Scope>(nullptr), text).status());
+  TN_RETURN_IF_ERROR(Capture(block.body, MakeScope(nullptr), text).status());
   return TextOf(std::move(text));
 }
 
@@ -371,13 +376,13 @@ Result<Evaluator::Flow> Evaluator::RunLoop(const ForStmt& loop, const ScopePtr& 
   bool completed = false;
   Result<Flow> flow = Flow::kNormal;
   {
-    const ScopeGuard in_scope(*this, std::make_shared<Scope>(scope));
-    flow = RunIterations(loop, *state, Value(std::static_pointer_cast<Object>(state)), completed);
+    const ScopeGuard in_scope(*this, MakeScope(scope));
+    flow = RunIterations(loop, *state, runtime_.Adopt(state), completed);
   }
   if (state.use_count() > 1) state->Finish();
   // Jinja's `else` runs when no iteration got to its end, also after continue and break.
   if (!flow.ok() || completed || loop.otherwise.empty()) return flow;
-  const ScopeGuard in_scope(*this, std::make_shared<Scope>(scope));
+  const ScopeGuard in_scope(*this, MakeScope(scope));
   return ExecBody(loop.otherwise);
 }
 
@@ -397,7 +402,7 @@ Result<Evaluator::Flow> Evaluator::RunIterations(const ForStmt& loop, LoopObject
 }
 
 Result<bool> Evaluator::TakesItem(const ForStmt& loop, const ScopePtr& scope, const Value& item) {
-  const ScopeGuard in_scope(*this, std::make_shared<Scope>(scope));
+  const ScopeGuard in_scope(*this, MakeScope(scope));
   TN_RETURN_IF_ERROR(Assign(loop.target, item));
   TN_ASSIGN_OR_RETURN(const Value value, Eval(*loop.condition));
   return Truth(value);

@@ -27,7 +27,8 @@ class PercentFormatter {
       TN_RETURN_IF_ERROR(Convert());
       TN_RETURN_IF_ERROR(runtime_.Reserve(static_cast<Int>(out_.size())));
     }
-    const bool is_container = values_.is_dict() || values_.is_list() || values_.is_range();
+    const bool is_container =
+        values_.is_dict() || values_.is_list() || values_.is_range() || values_.is_undefined();
     if (!is_container && next_ < NumValues()) {
       return Refused("not all values of a % formatting were used");
     }

@@ -92,15 +92,14 @@ class CyclerMethod : public Object {
 };
 
 template <typename Made, typename... Arguments>
-Value MakeObject(Arguments&&... arguments) {
-  return Value(std::static_pointer_cast<Object>(
-      std::make_shared<Made>(std::forward<Arguments>(arguments)...)));
+Value MakeObject(Runtime& runtime, Arguments&&... arguments) {
+  return runtime.Adopt(std::make_shared<Made>(std::forward<Arguments>(arguments)...));
 }
 
-Result<Value> CyclerObject::Attribute(Runtime&, std::string_view name) {
+Result<Value> CyclerObject::Attribute(Runtime& runtime, std::string_view name) {
   if (name == "current") return items_[at_];
   if (name == "next" || name == "reset") {
-    return MakeObject<CyclerMethod>(shared_from_this(), name == "next");
+    return MakeObject<CyclerMethod>(runtime, shared_from_this(), name == "next");
   }
   return Value::Missing();
 }
@@ -160,32 +159,32 @@ Result<Value> FunctionObject::Attribute(Runtime& runtime, std::string_view name)
   if (function_ != MakeDictionary || name != "fromkeys") return Value::Missing();
   const Value empty = runtime.MakeDict({});
   if (!empty.is_dict()) return runtime.failure();
-  return MakeObject<BoundMethod>(empty, *FindMethod(empty, name));
+  return MakeObject<BoundMethod>(runtime, empty, *FindMethod(empty, name));
 }
 
 Result<Value> MakeNamespace(Runtime& runtime, const Args& args) {
   TN_ASSIGN_OR_RETURN(const std::vector<Dict::Entry> entries,
                       EntriesOf(runtime, "namespace", args));
   runtime.Work(8);
-  auto made = std::make_shared<NamespaceObject>(runtime);
+  auto made = std::make_shared<NamespaceObject>();
   runtime.Track(made);
   for (const auto& [key, value] : entries) {
     if (!key.is_text()) return Refused("namespace(): attribute names must be str");
     TN_RETURN_IF_ERROR(made->Set(runtime, key.text(), value));
   }
-  return Value(std::static_pointer_cast<Object>(std::move(made)));
+  return runtime.Adopt(std::move(made));
 }
 
 Result<Value> MakeJoiner(Runtime& runtime, const Args& args) {
   TN_ASSIGN_OR_RETURN(const Bound bound, Bind("joiner", args, {"sep"}));
-  return MakeObject<JoinerObject>(bound.Has(0) ? *bound[0] : runtime.String(", "));
+  return MakeObject<JoinerObject>(runtime, bound.Has(0) ? *bound[0] : runtime.String(", "));
 }
 
-Result<Value> MakeCycler(Runtime&, const Args& args) {
+Result<Value> MakeCycler(Runtime& runtime, const Args& args) {
   if (args.positional.empty() || !args.named.empty()) {
     return Refused("cycler() wants at least one value");
   }
-  return MakeObject<CyclerObject>(args.positional);
+  return MakeObject<CyclerObject>(runtime, args.positional);
 }
 
 Result<Value> RaiseException(Runtime& runtime, const Args& args) {
@@ -207,7 +206,7 @@ Result<Value> Lipsum(Runtime&, const Args&) {
 
 }  // namespace
 
-Value FindGlobal(std::string_view name) {
+Value FindGlobal(Runtime& runtime, std::string_view name) {
   struct Row {
     std::string_view name;
     Function function;
@@ -217,7 +216,7 @@ Value FindGlobal(std::string_view name) {
                            {"cycler", MakeCycler},        {"raise_exception", RaiseException},
                            {"strftime_now", StrftimeNow}, {"lipsum", Lipsum}};
   for (const Row& row : kRows) {
-    if (row.name == name) return MakeObject<FunctionObject>(row.function);
+    if (row.name == name) return MakeObject<FunctionObject>(runtime, row.function);
   }
   return Value::Missing();
 }

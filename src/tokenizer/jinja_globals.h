@@ -13,12 +13,11 @@
 namespace tenon::jinja {
 
 // Missing when there is no such function.
-Value FindGlobal(std::string_view name);
+Value FindGlobal(Runtime& runtime, std::string_view name);
 
 // namespace(...): the one thing that a template can change.
 class NamespaceObject : public Object {
  public:
-  explicit NamespaceObject(Runtime& runtime) : charge_(runtime.live_bytes(), 256) {}
   std::string_view TypeName() const override { return "Namespace"; }
   Status AppendRepr(Runtime& runtime, std::string& out) const override;
   Result<Value> Attribute(Runtime& runtime, std::string_view name) override;
@@ -29,7 +28,6 @@ class NamespaceObject : public Object {
  private:
   Value* Find(Runtime& runtime, std::string_view name);
   std::vector<std::pair<std::string, Value>> members_;
-  Charge charge_;
 };
 
 }  // namespace tenon::jinja

@@ -137,8 +137,7 @@ Result<Value> LoopObject::Attribute(Runtime& runtime, std::string_view name) {
     return more ? after_ : NoItem("next");
   }
   if (name == "cycle" || name == "changed") {
-    return Value(std::static_pointer_cast<Object>(
-        std::make_shared<LoopMethod>(shared_from_this(), name == "cycle")));
+    return runtime.Adopt(std::make_shared<LoopMethod>(shared_from_this(), name == "cycle"));
   }
   return Value::Missing();
 }
@@ -172,11 +171,10 @@ Result<Value> BlockObject::Call(Runtime&, const Args& args) {
   return evaluator_.RenderBlock(block_);
 }
 
-Result<Value> SelfObject::Attribute(Runtime&, std::string_view name) {
+Result<Value> SelfObject::Attribute(Runtime& runtime, std::string_view name) {
   for (const BlockStmt* block : evaluator_.program().blocks) {
     if (block->name == name) {
-      return Value(
-          std::static_pointer_cast<Object>(std::make_shared<BlockObject>(evaluator_, *block)));
+      return runtime.Adopt(std::make_shared<BlockObject>(evaluator_, *block));
     }
   }
   return Value::Missing();

@@ -8,7 +8,7 @@
 namespace tenon::jinja {
 namespace {
 
-constexpr int64_t kMaxWeight = 8'000'000;
+constexpr int64_t kMaxWeight = 4'000'000;
 constexpr size_t kMaxUnindexedEntries = 8;
 
 int64_t BytesOf(const Values& items) {
@@ -109,13 +109,25 @@ Extent Runtime::ExtentOf(const Values& items, Extent so_far) {
     so_far.depth = std::max(so_far.depth, extent.depth + 1);
     so_far.weight = std::min(so_far.weight + extent.weight, kMaxWeight + 1);
   }
-  if (so_far.depth > kMaxValueDepth) {
+  CheckExtent(so_far);
+  return so_far;
+}
+
+void Runtime::CheckExtent(const Extent& extent) {
+  if (extent.depth > kMaxValueDepth) {
     Fail(Refused(fmt::format("a value is nested deeper than {} levels", kMaxValueDepth)));
   }
-  if (so_far.weight > kMaxWeight) {
+  if (extent.weight > kMaxWeight) {
     Fail(Refused(fmt::format("a value has more than {} parts", kMaxWeight)));
   }
-  return so_far;
+}
+
+Value Runtime::Adopt(std::shared_ptr<Object> object) {
+  constexpr int64_t kObjectBytes = 256;
+  object->charge.Begin(&live_bytes_, kObjectBytes);
+  CheckExtent(object->extent);
+  CheckMemory();
+  return ok() ? Value(std::move(object)) : Value();
 }
 
 Value Runtime::MakeSequence(SequenceType type, Values items) {
@@ -161,8 +173,8 @@ Value Runtime::MakeIterator(Values items, std::string_view type_name) {
 }
 
 Status Nesting::Error() const {
-  return Refused(fmt::format("nested deeper than {} levels (limit max_depth): endless recursion?",
-                             runtime_.limits().max_depth));
+  return Refused(fmt::format(
+      "recursion of {} levels is too deep (limits max_depth, max_stack_bytes)", runtime_.nesting));
 }
 
 Result<Bound> Bind(std::string_view function, const Args& args,

@@ -22,7 +22,8 @@ inline constexpr int kMaxValueDepth = 256;
 
 class Runtime {
  public:
-  Runtime(const RenderLimits& limits, ClockTime now) : limits_(limits), now_(now) {}
+  Runtime(const RenderLimits& limits, ClockTime now)
+      : limits_(limits), now_(now), stack_base_(StackPlace()) {}
   ~Runtime() {
     for (const auto& object : tracked_) object->Release();
   }
@@ -45,6 +46,9 @@ class Runtime {
   // An object that can come to refer to itself: it is released when the render ends.
   void Track(std::shared_ptr<Object> object) { tracked_.push_back(std::move(object)); }
 
+  // Every object of a render passes here: it is charged, and its depth checked.
+  Value Adopt(std::shared_ptr<Object> object);
+
   // Accounts `units` of work (at least 0); false once a limit is passed.
   bool Work(int64_t units) {
     steps_left_ -= units;
@@ -63,17 +67,28 @@ class Runtime {
   const RenderLimits& limits() const { return limits_; }
   const ClockTime& now() const { return now_; }
 
+  // Whether a recursion has to end: counted in levels, and in bytes of the machine's stack.
+  bool TooDeep() const {
+    return nesting > limits_.max_depth || stack_base_ - StackPlace() > limits_.max_stack_bytes;
+  }
+
   bool autoescape = false;
   int nesting = 0;  // see Nesting
 
  private:
+  // An address in the current frame; stacks grow downwards here.
+  static int64_t StackPlace() {
+    return static_cast<int64_t>(reinterpret_cast<intptr_t>(__builtin_frame_address(0)));
+  }
   bool OutOfSteps();
   void CheckMemory();
+  void CheckExtent(const Extent& extent);
   // Extent of a container of `items`; notes a failure where it is too deep or too large.
   Extent ExtentOf(const Values& items, Extent so_far = {});
 
   RenderLimits limits_;
   ClockTime now_;
+  int64_t stack_base_;
   int64_t live_bytes_ = 0;
   int64_t steps_left_ = limits_.max_steps;
   Status failure_;
@@ -87,7 +102,7 @@ class Nesting {
   ~Nesting() { --runtime_.nesting; }
   Nesting(const Nesting&) = delete;
   Nesting& operator=(const Nesting&) = delete;
-  bool too_deep() const { return runtime_.nesting > runtime_.limits().max_depth; }
+  bool too_deep() const { return runtime_.TooDeep(); }
   Status Error() const;
 
  private:

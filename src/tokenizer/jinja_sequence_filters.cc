@@ -167,7 +167,7 @@ Result<Value> Sort(Runtime& runtime, const Value& input, const Args& args) {
     }
     keyed.push_back(std::move(entry));
   }
-  TN_RETURN_IF_ERROR(SortByKey(runtime, keyed, bound.Has(0) && Truth(*bound[0])));
+  TN_RETURN_IF_ERROR(SortByKey(runtime, keyed, bound.Has(0) && Truth(*bound[0]), true));
   Values sorted;
   sorted.reserve(keyed.size());
   for (Keyed& entry : keyed) sorted.push_back(std::move(entry.item));

@@ -14,12 +14,11 @@ bool IsDigits(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-Result<bool> KeysLess(Runtime& runtime, const Values& a, const Values& b) {
+Result<bool> KeysLess(Runtime& runtime, const Values& a, const Values& b, bool as_lists) {
+  if (a.size() == 1 && !as_lists) return Compare(runtime, CompareOperator::kLess, a[0], b[0]);
   for (size_t i = 0; i < a.size(); ++i) {
-    if (i + 1 < a.size()) {
-      TN_ASSIGN_OR_RETURN(const bool equal, Equal(runtime, a[i], b[i]));
-      if (equal) continue;
-    }
+    TN_ASSIGN_OR_RETURN(const bool equal, Equal(runtime, a[i], b[i]));
+    if (equal) continue;
     return Compare(runtime, CompareOperator::kLess, a[i], b[i]);
   }
   return false;
@@ -69,12 +68,12 @@ Value IgnoreCase(Runtime& runtime, const Value& value) {
   return value.is_text() ? runtime.StringLike(value, ToLower(value.text())) : value;
 }
 
-Status SortByKey(Runtime& runtime, std::vector<Keyed>& items, bool reverse) {
+Status SortByKey(Runtime& runtime, std::vector<Keyed>& items, bool reverse, bool as_lists) {
   Status failure;
   // After a failure every answer is "not less": the sort ends at once and in bounds.
   const auto less = [&](const Keyed& a, const Keyed& b) {
     if (!failure.ok()) return false;
-    const Result<bool> answer = KeysLess(runtime, a.key, b.key);
+    const Result<bool> answer = KeysLess(runtime, a.key, b.key, as_lists);
     if (!answer.ok()) {
       failure = answer.status();
       return false;

@@ -31,7 +31,8 @@ struct Keyed {
   Values key;  // compared one after another
   Value item;
 };
-// Stable; descending order keeps equal items in their order too. Error: keys without an order.
-Status SortByKey(Runtime& runtime, std::vector<Keyed>& items, bool reverse);
+// Stable; descending order keeps equal items in their order too. Keys `as_lists` are looked at for
+// equality first, so that two undefined ones need no order. Error: keys without an order.
+Status SortByKey(Runtime& runtime, std::vector<Keyed>& items, bool reverse, bool as_lists = false);
 
 }  // namespace tenon::jinja

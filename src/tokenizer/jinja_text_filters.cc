@@ -51,6 +51,12 @@ std::string TitleWords(std::string_view text) {
   return out;
 }
 
+Result<Value> Title(Runtime& runtime, const Value& input, const Args& args) {
+  TN_RETURN_IF_ERROR(Bind("title", args, {}).status());
+  TN_ASSIGN_OR_RETURN(const Value text, AsText(runtime, input));
+  return runtime.String(TitleWords(text.text()));
+}
+
 Result<Value> Trim(Runtime& runtime, const Value& input, const Args& args) {
   TN_ASSIGN_OR_RETURN(const Bound bound, Bind("trim", args, {"chars"}));
   TN_ASSIGN_OR_RETURN(const Value text, AsText(runtime, input));
@@ -295,7 +301,7 @@ Result<Value> StripTags(Runtime& runtime, const Value& input, const Args& args) 
 
 constexpr FilterEntry kFilters[] = {{"upper", MapText<ToUpper>},
                                     {"lower", MapText<ToLower>},
-                                    {"title", MapText<TitleWords>},
+                                    {"title", Title},
                                     {"capitalize", MapText<Capitalize>},
                                     {"trim", Trim},
                                     {"center", Center},

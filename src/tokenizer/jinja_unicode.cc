@@ -1,6 +1,5 @@
 #include "tenon/tokenizer/jinja_unicode.h"
 
-#include <simdjson.h>
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <iterator>
 
 #include "tenon/tokenizer/jinja_unicode_tables.h"
+#include "tenon/tokenizer/unicode.h"
 
 namespace tenon::jinja {
 namespace {
@@ -174,20 +174,9 @@ CodePoint DecodeBefore(std::string_view text, size_t end) {
   return {0xFFFD, 1};
 }
 
-void AppendUtf8(char32_t code_point, std::string& out) {
-  if (code_point < 0x80) {
-    out += static_cast<char>(code_point);
-    return;
-  }
-  utf8proc_uint8_t bytes[4];
-  const utf8proc_ssize_t size =
-      utf8proc_encode_char(static_cast<utf8proc_int32_t>(code_point), bytes);
-  out.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(size));
-}
+void AppendUtf8(char32_t code_point, std::string& out) { tenon::AppendUtf8(code_point, &out); }
 
-bool IsValidUtf8(std::string_view text) {
-  return simdjson::validate_utf8(text.data(), text.size());
-}
+bool IsValidUtf8(std::string_view text) { return FindInvalidUtf8(text) == std::string_view::npos; }
 
 std::string ReplaceInvalidUtf8(std::string_view text) {
   std::string out;
@@ -375,6 +364,9 @@ std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends) 
 size_t FindText(std::string_view text, std::string_view needle, size_t from) {
   if (from > text.size()) return std::string_view::npos;
   if (needle.empty()) return from;
+  // For a short needle the simple search is linear as well, and starts faster.
+  constexpr size_t kShort = 16;
+  if (needle.size() <= kShort) return text.find(needle, from);
   const void* found = memmem(text.data() + from, text.size() - from, needle.data(), needle.size());
   if (found == nullptr) return std::string_view::npos;
   return static_cast<size_t>(static_cast<const char*>(found) - text.data());

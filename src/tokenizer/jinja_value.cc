@@ -154,6 +154,8 @@ std::string_view Value::TypeName() const {
 
 Extent Value::extent() const {
   switch (kind()) {
+    case Kind::kUndefined:
+      return {0, 4};  // heavier than it looks
     case Kind::kText:
       return {0, 1 + static_cast<int64_t>(text().size() / 64)};
     case Kind::kSequence:

@@ -37,6 +37,13 @@ class Charge {
   Charge(Charge&& other) noexcept
       : live_bytes_(std::exchange(other.live_bytes_, nullptr)), bytes_(other.bytes_) {}
   Charge& operator=(Charge&&) = delete;
+  // For a holder that was made without one.
+  void Begin(int64_t* live_bytes, int64_t bytes) {
+    if (live_bytes_ != nullptr) return;
+    live_bytes_ = live_bytes;
+    bytes_ = bytes;
+    *live_bytes_ += bytes_;
+  }
   ~Charge() {
     if (live_bytes_ != nullptr) *live_bytes_ -= bytes_;
   }
@@ -138,7 +145,7 @@ class Value {
   bool is_integral() const { return is_int() || is_bool(); }
   bool is_number() const { return is_integral() || is_float(); }
 
-  // The caller has asked is_…() first.
+  // The caller has asked is_...() first.
   const UndefinedInfo& undefined() const {
     return *std::get<std::shared_ptr<const UndefinedInfo>>(data_);
   }
@@ -233,6 +240,7 @@ class Object {
   // Lets go of everything that may refer back to this object. Called once, after the render.
   virtual void Release() {}
   Extent extent;  // with the values it holds for good
+  Charge charge;
 };
 
 // A value that can be a dictionary key.
