@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <mutex>
 
+#include "tenon/tokenizer/safe_cuts.h"
 #include "tenon/tokenizer/unicode.h"
 
 namespace tenon {
@@ -13,6 +15,7 @@ namespace {
 constexpr size_t kShortWord = 32;       // symbols; up to here a scan beats a heap
 constexpr size_t kCacheFromWords = 32;  // below this a cache costs more than it saves
 constexpr size_t kMaxCacheSlots = 1 << 14;
+constexpr uint32_t kMinLongWord = 1024;  // bytes
 
 Result<std::vector<Merge>> ResolveMerges(const Vocabulary& vocabulary,
                                          std::span<const MergePair> pairs, size_t prefix_size) {
@@ -93,6 +96,11 @@ struct BpeModel::Scratch {
   std::vector<Symbol> list;
 };
 
+struct BpeModel::LazyCuts {
+  std::once_flag once;
+  std::optional<SafeCuts> cuts;
+};
+
 Result<std::unique_ptr<const BpeModel>> BpeModel::Create(Vocabulary vocabulary,
                                                          std::span<const MergePair> merges,
                                                          BpeOptions options) {
@@ -110,6 +118,8 @@ BpeModel::BpeModel(Vocabulary vocabulary, MergeTable merges, BpeOptions options)
     : vocabulary_(std::move(vocabulary)),
       merges_(std::move(merges)),
       options_(std::move(options)),
+      long_word_(std::max<uint32_t>(kMinLongWord, static_cast<uint32_t>(vocabulary_.size()) / 4)),
+      cuts_(std::make_unique<LazyCuts>()),
       character_ids_(kDirectCharacters, -1) {
   if (options_.unknown_token) unknown_id_ = vocabulary_.Find(*options_.unknown_token).value();
   for (int byte = 0; byte < 256; ++byte) {
@@ -123,8 +133,56 @@ BpeModel::BpeModel(Vocabulary vocabulary, MergeTable merges, BpeOptions options)
   }
 }
 
+BpeModel::~BpeModel() = default;
+
+std::vector<Range> BpeModel::CutLongWords(std::string_view text,
+                                          std::span<const Range> words) const {
+  // A part of a word may be a token that the whole word would not have been merged to, and affixes
+  // depend on the place in the word.
+  if (options_.ignore_merges || !options_.continuing_subword_prefix.empty() ||
+      !options_.end_of_word_suffix.empty()) {
+    return {};
+  }
+  const auto is_long = [&](Range word) { return word.size() > long_word_; };
+  if (std::none_of(words.begin(), words.end(), is_long)) return {};
+  std::call_once(cuts_->once, [this] { cuts_->cuts.emplace(vocabulary_); });
+  std::vector<Range> pieces;
+  for (const Range word : words) {
+    if (is_long(word)) {
+      CutWord(text, word, &pieces);
+    } else {
+      pieces.push_back(word);
+    }
+  }
+  return pieces;
+}
+
+void BpeModel::CutWord(std::string_view text, Range word, std::vector<Range>* pieces) const {
+  const auto is_known = [&](size_t at, char32_t character) {
+    if (character < kDirectCharacters) return character_ids_[character] >= 0;
+    return vocabulary_.Find(text.substr(at, static_cast<size_t>(Utf8Length(text[at])))).has_value();
+  };
+  uint32_t begin = word.begin;
+  uint32_t previous = word.begin;
+  char32_t left = CharacterAt(text, previous);
+  for (uint32_t at = previous + static_cast<uint32_t>(Utf8Length(text[previous])); at < word.end;
+       at += static_cast<uint32_t>(Utf8Length(text[at]))) {
+    const char32_t right = CharacterAt(text, at);
+    // Next to an unknown character the symbols are not these characters.
+    if (!cuts_->cuts->AreTogether(left, right) && is_known(previous, left) && is_known(at, right)) {
+      pieces->push_back({begin, at});
+      begin = at;
+    }
+    previous = at;
+    left = right;
+  }
+  pieces->push_back({begin, word.end});
+}
+
 void BpeModel::Tokenize(std::string_view text, std::span<const Range> words,
                         std::vector<int32_t>* ids) const {
+  const std::vector<Range> cut = CutLongWords(text, words);
+  if (!cut.empty()) words = cut;
   Scratch scratch;
   WordCache cache(words.size());
   for (const Range& range : words) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tenon/base/status.h"
 #include "tenon/tokenizer/merge_table.h"
@@ -32,6 +33,7 @@ struct MergePair {
 
 class BpeModel final : public TokenModel {
  public:
+  ~BpeModel() override;
   // Errors (kRefused): an unknown_token or the result of a merge that is not in the vocabulary.
   static Result<std::unique_ptr<const BpeModel>> Create(Vocabulary vocabulary,
                                                         std::span<const MergePair> merges,
@@ -43,7 +45,12 @@ class BpeModel final : public TokenModel {
 
  private:
   struct Scratch;
+  struct LazyCuts;
   BpeModel(Vocabulary vocabulary, MergeTable merges, BpeOptions options);
+  // The words with those longer than `long_word_` cut where no token can reach across; empty when
+  // there are none.
+  std::vector<Range> CutLongWords(std::string_view text, std::span<const Range> words) const;
+  void CutWord(std::string_view text, Range word, std::vector<Range>* pieces) const;
   void TokenizeWord(std::string_view word, Scratch* scratch, std::vector<int32_t>* ids) const;
   void SplitIntoSymbols(std::string_view word, std::vector<int32_t>* symbols) const;
   bool AppendBytes(std::string_view character, std::vector<int32_t>* symbols) const;
@@ -57,6 +64,8 @@ class BpeModel final : public TokenModel {
   Vocabulary vocabulary_;
   MergeTable merges_;
   BpeOptions options_;
+  uint32_t long_word_;  // bytes; cutting costs a pass over the vocabulary, once
+  std::unique_ptr<LazyCuts> cuts_;
   int32_t unknown_id_ = -1;
   std::array<int32_t, 256> byte_ids_{};  // "<0xNN>", -1 = not in the vocabulary
   std::vector<int32_t> character_ids_;   // [kDirectCharacters], -1 = none
