@@ -155,7 +155,7 @@ bool CachePlan::HasStates() const {
 }
 
 int32_t PageTokensFor(int64_t row_bytes) {
-  constexpr int64_t kTarget = 64 * 1024;
+  constexpr int64_t kTarget = int64_t{64} * 1024;
   int32_t tokens = kMinPageTokens;
   while (tokens < kMaxPageTokens && row_bytes < kTarget / tokens) tokens *= 2;
   return tokens;

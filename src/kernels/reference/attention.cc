@@ -19,9 +19,16 @@ double DoubleDot(const AttendArgs& a, const float* q, int64_t j, float* buffer) 
   return dot;
 }
 
+struct VanillaScratch {
+  double* sums = nullptr;   // [v_width]
+  float* buffer = nullptr;  // [max(k_width, v_width)]
+};
+
 // One row and head.
-void VanillaRow(const AttendArgs& a, int64_t row, int64_t g, const AttendOut& target, double* sums,
-                float* buffer) {
+void VanillaRow(const AttendArgs& a, int64_t row, int64_t g, const AttendOut& target,
+                const VanillaScratch& scratch) {
+  double* sums = scratch.sums;
+  float* buffer = scratch.buffer;
   const KeyRange keys = VisibleKeys(a, row);
   const float* q = a.q + row * a.q_row_stride + g * a.q_head_stride;
   const auto score = [&](int64_t j) { return ScoreOf(a, DoubleDot(a, q, j, buffer), row, g, j); };
@@ -50,10 +57,9 @@ void VanillaRow(const AttendArgs& a, int64_t row, int64_t g, const AttendOut& ta
 }
 
 void Vanilla(const AttendArgs& a, const AttendOut& out, float* scratch) {
-  auto* sums = reinterpret_cast<double*>(scratch);  // [v_width]
-  float* buffer = scratch + 2 * a.v_width;          // [max(k_width, v_width)]
+  const VanillaScratch parts = {reinterpret_cast<double*>(scratch), scratch + 2 * a.v_width};
   for (int64_t row = 0; row < a.rows; ++row) {
-    for (int64_t g = 0; g < a.group; ++g) VanillaRow(a, row, g, out, sums, buffer);
+    for (int64_t g = 0; g < a.group; ++g) VanillaRow(a, row, g, out, parts);
   }
 }
 
@@ -74,6 +80,13 @@ struct Tile {
   KeyRange keys;
   const float* k[kAttendTile];
   const float* v[kAttendTile];
+  float* scores;  // [kAttendTile]
+};
+
+// A query row and the keys of a tile that it sees.
+struct RowKeys {
+  int64_t row = 0;
+  KeyRange keys;
 };
 
 void LoadTile(const AttendArgs& a, float* k_buffer, float* v_buffer, Tile& tile) {
@@ -84,9 +97,11 @@ void LoadTile(const AttendArgs& a, float* k_buffer, float* v_buffer, Tile& tile)
   }
 }
 
-// Brings one row's state up to the keys [begin, end) of the tile.
-void AddTile(const AttendArgs& a, const Tile& tile, int64_t row, int64_t g, const KeyRange& keys,
-             float* scores, float* state) {
+// Brings one head's state up to the keys of the tile that its row sees.
+void AddTile(const AttendArgs& a, const Tile& tile, const RowKeys& seen, int64_t g, float* state) {
+  const int64_t row = seen.row;
+  const KeyRange& keys = seen.keys;
+  float* scores = tile.scores;
   const float* q = a.q + row * a.q_row_stride + g * a.q_head_stride;
   float highest = state[a.v_width];
   for (int64_t j = keys.begin; j < keys.end; ++j) {
@@ -119,13 +134,12 @@ void AddTile(const AttendArgs& a, const Tile& tile, int64_t row, int64_t g, cons
   state[a.v_width + 1] = state[a.v_width + 1] * keep + sum;
 }
 
-void Online(const AttendArgs& a, const AttendState& target, float* scratch) {
-  float* k_buffer = scratch;                             // [kAttendTile, k_width]
-  float* v_buffer = k_buffer + kAttendTile * a.k_width;  // [kAttendTile, v_width]
-  float* scores = v_buffer + kAttendTile * a.v_width;    // [kAttendTile]
-  const auto state_of = [&](int64_t row, int64_t g) {
-    return target.state + row * target.row_stride + g * target.head_stride;
-  };
+float* StateOf(const AttendState& target, int64_t row, int64_t g) {
+  return target.state + row * target.row_stride + g * target.head_stride;
+}
+
+// Empties all states. Returns the keys that any row sees.
+KeyRange ClearStates(const AttendArgs& a, const AttendState& target) {
   KeyRange all{a.key_end, a.key_begin};
   for (int64_t row = 0; row < a.rows; ++row) {
     const KeyRange keys = VisibleKeys(a, row);
@@ -134,13 +148,21 @@ void Online(const AttendArgs& a, const AttendState& target, float* scratch) {
       all.end = keys.end > all.end ? keys.end : all.end;
     }
     for (int64_t g = 0; g < a.group; ++g) {
-      float* state = state_of(row, g);
+      float* state = StateOf(target, row, g);
       for (int64_t i = 0; i <= a.v_width + 1; ++i) state[i] = 0;
       state[a.v_width] = -INFINITY;
     }
   }
-  // Tiles start at multiples of their size, so that a row's sums do not depend on the other rows.
+  return all;
+}
+
+void Online(const AttendArgs& a, const AttendState& target, float* scratch) {
+  float* k_buffer = scratch;                             // [kAttendTile, k_width]
+  float* v_buffer = k_buffer + kAttendTile * a.k_width;  // [kAttendTile, v_width]
   Tile tile;
+  tile.scores = v_buffer + kAttendTile * a.v_width;
+  const KeyRange all = ClearStates(a, target);
+  // Tiles start at multiples of their size, so that a row's sums do not depend on the other rows.
   for (int64_t begin = all.begin / kAttendTile * kAttendTile; begin < all.end;
        begin += kAttendTile) {
     tile.keys = {begin > all.begin ? begin : all.begin,
@@ -152,7 +174,7 @@ void Online(const AttendArgs& a, const AttendState& target, float* scratch) {
       keys.end = keys.end < tile.keys.end ? keys.end : tile.keys.end;
       if (keys.begin >= keys.end) continue;
       for (int64_t g = 0; g < a.group; ++g)
-        AddTile(a, tile, row, g, keys, scores, state_of(row, g));
+        AddTile(a, tile, {row, keys}, g, StateOf(target, row, g));
     }
   }
 }
