@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <cmath>
 #include <cstdio>
 #include <iostream>
 
 #include "tenon/base/env.h"
 #include "tenon/base/file.h"
 #include "tenon/base/text.h"
+#include "tenon/config/option_table.h"
 
 namespace tenon::cli {
 namespace {
@@ -99,7 +99,7 @@ Result<PlanOptions> ModelOptions::Resolve() const {
   }
   TN_ASSIGN_OR_RETURN(const Sourced<std::string> memory, TextOf(memory_));
   if (!EqualsIgnoreCase(memory.value, "auto")) {
-    TN_ASSIGN_OR_RETURN(options.memory_bytes.value, ParseBytes(memory.value), "memory");
+    TN_ASSIGN_OR_RETURN(options.memory_bytes.value, ParseSize(memory.value), "memory");
     options.memory_bytes.origin = memory.origin;
   }
   TN_ASSIGN_OR_RETURN(const Sourced<std::string> downgrades, TextOf(downgrades_));
@@ -169,22 +169,6 @@ Json JsonIds(std::span<const int32_t> ids) {
   list.reserve(ids.size());
   for (const int32_t id : ids) list.emplace_back(static_cast<int64_t>(id));
   return list;
-}
-
-Result<int64_t> ParseBytes(const std::string& text) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  std::string unit = ToLowerAscii(std::string_view(end, text.data() + text.size()));
-  while (!unit.empty() && (unit.back() == 'b' || unit.back() == 'i')) unit.pop_back();
-  constexpr std::string_view kUnits = "kmgt";
-  const size_t power = unit.empty() ? 0 : kUnits.find(unit) + 1;
-  if (error != std::errc() || unit.size() > 1 || (power == 0 && !unit.empty()) || !(number > 0)) {
-    return UsageError(
-        fmt::format("'{}' is no size; allowed: a number with K, M, G or T, such as 8G", text));
-  }
-  const double bytes = number * std::pow(1024.0, static_cast<double>(power));
-  if (bytes > 1e18) return UsageError(fmt::format("'{}' is too large a size", text));
-  return static_cast<int64_t>(bytes);
 }
 
 Result<std::string> ReadText(const std::string& path) {

@@ -63,8 +63,6 @@ Result<std::vector<int32_t>> ParseIds(const std::string& text);
 // A JSON list of integers, bounds-checked at 64 bits.
 Result<std::vector<int32_t>> IdsOf(const Json& list, std::string_view what);
 Json JsonIds(std::span<const int32_t> ids);
-// "8G", "512MiB", "1000": bytes.
-Result<int64_t> ParseBytes(const std::string& text);
 
 // The whole of a file, or of stdin for "-".
 Result<std::string> ReadText(const std::string& path);

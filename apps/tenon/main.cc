@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "command.h"
+#include "tenon/base/text.h"
 
 namespace {
 
@@ -18,6 +19,13 @@ constexpr const char* kFooter =
 int ReportUsage(const CLI::App& app, const CLI::ParseError& error) {
   const int code = app.exit(error);
   return code == 0 ? 0 : 2;  // 0: help or version was asked for
+}
+
+int UnknownCommand(const CLI::App& app, const std::string& name) {
+  std::vector<std::string> commands;
+  for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());
+  fmt::print(stderr, "tenon: no command '{}'; allowed: {}\n", name, tenon::Join(commands, ", "));
+  return 2;
 }
 
 }  // namespace
@@ -35,6 +43,10 @@ int main(int argc, char** argv) {
         tenon::cli::AddTokenize, tenon::cli::AddRender, tenon::cli::AddInspect}) {
     Action action = add(app);
     actions.emplace_back(app.get_subcommands({}).back(), std::move(action));
+  }
+  // CLI11 would only say that a command is missing.
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommand_no_throw(argv[1]) == nullptr) {
+    return UnknownCommand(app, argv[1]);
   }
   try {
     app.parse(argc, argv);

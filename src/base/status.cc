@@ -33,13 +33,13 @@ int ExitCodeOf(StatusCode code) {
   switch (code) {
     case StatusCode::kOk:
       return 0;
+    case StatusCode::kNotFound:
     case StatusCode::kUsage:
       return 2;
     case StatusCode::kRefused:
       return 3;
     case StatusCode::kDoesNotFit:
       return 4;
-    case StatusCode::kNotFound:
     case StatusCode::kIo:
     case StatusCode::kUnavailable:
     case StatusCode::kCancelled:

@@ -20,7 +20,7 @@ enum class StatusCode {
   kUsage,        // options or a request that cannot be: exit 2
   kRefused,      // this model or file is not served, and why: exit 3
   kDoesNotFit,   // memory: exit 4
-  kNotFound,     // a named thing does not exist; callers turn it into one of the above: exit 1
+  kNotFound,     // a named thing does not exist; named by the user, so exit 2
   kIo,           // the system refused to read or write: exit 1
   kUnavailable,  // something optional is absent here (compiler, ISA): exit 1
   kCancelled,    // exit 1

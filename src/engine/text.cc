@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "tenon/config/generation_config.h"
 #include "tenon/tokenizer/gguf_vocabulary.h"
 
 namespace tenon {
@@ -71,15 +72,6 @@ Result<std::optional<std::string>> TemplateIn(const Json& config) {
                   value->KindName()));
 }
 
-void AddIds(const Json* value, std::set<int32_t>& ids) {
-  if (value == nullptr) return;
-  if (value->is_int() && value->as_int() >= 0 && value->as_int() <= INT32_MAX) {
-    ids.insert(static_cast<int32_t>(value->as_int()));
-  } else if (value->is_array()) {
-    for (const Json& id : value->as_array()) AddIds(&id, ids);
-  }
-}
-
 }  // namespace
 
 Result<std::shared_ptr<const Tokenizer>> LoadTokenizer(const Checkpoint& checkpoint) {
@@ -110,11 +102,17 @@ Result<std::optional<std::string>> ChatTemplateSource(const Checkpoint& checkpoi
 
 Result<std::set<int32_t>> EndTokens(const Checkpoint& checkpoint, const ModelConfig& config,
                                     const Tokenizer& tokenizer) {
+  std::vector<Sourced<int64_t>> more;
+  for (const int64_t id : config.eos.value) more.push_back({id, config.eos.origin});
+  if (tokenizer.special().eos) {
+    more.push_back({*tokenizer.special().eos, {Origin::Kind::kCheckpoint, "the tokenizer"}});
+  }
+  TN_ASSIGN_OR_RETURN(const GenerationConfig generation,
+                      ReadGenerationConfig({.generation = checkpoint.generation_config(),
+                                            .config = checkpoint.config(),
+                                            .more_eos = more}));
   std::set<int32_t> ids;
-  for (const int64_t id : config.eos.value) ids.insert(static_cast<int32_t>(id));
-  if (const Json* generation = checkpoint.generation_config())
-    AddIds(generation->Find("eos_token_id"), ids);
-  if (tokenizer.special().eos) ids.insert(*tokenizer.special().eos);
+  for (const Sourced<int64_t>& id : generation.eos) ids.insert(static_cast<int32_t>(id.value));
   return ids;
 }
 

@@ -47,8 +47,10 @@ bool Parameter::Declare(LoadContext& context) {
   source_ = context.index->Find(path_);
   if (source_ == nullptr) {
     const std::vector<std::string> near = context.index->NearNames(path_);
-    context.Error(fmt::format("{}: the checkpoint has no such tensor{}", path_,
-                              near.empty() ? "" : "; nearest: " + Join(near, ", ")));
+    context.Error(
+        fmt::format("{}: the checkpoint has no such tensor{}; fix: a complete checkpoint, or the "
+                    "config.json that belongs to it",
+                    path_, near.empty() ? "" : "; nearest: " + Join(near, ", ")));
     return false;
   }
   context.index->MarkUsed(*source_);
@@ -59,8 +61,10 @@ bool Parameter::Declare(LoadContext& context) {
   }
   // A vector may come as [1, n] or a convolution as [c, 1, k]: the same numbers in the same order.
   if (source_->shape.elements() != shape_.elements() || source_->shape.dim(-1) != shape_.dim(-1)) {
-    context.Error(fmt::format("{}: shape {} in the checkpoint, the config says {}", path_,
-                              source_->shape.Text(), shape_.Text()));
+    context.Error(
+        fmt::format("{}: shape {} in the checkpoint, the config says {}; fix: the "
+                    "config.json that belongs to these weights",
+                    path_, source_->shape.Text(), shape_.Text()));
     return false;
   }
   if (!InfoOf(stored_dtype_).is_float) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tenon/base/text.h"
+#include "tenon/config/quant_config.h"
 #include "tenon/modules/rope_table.h"
 #include "tenon/ops/kernel_choice.h"
 #include "tenon/plan/step_shape.h"
@@ -62,16 +63,24 @@ Result<ConfigSource> SourceOf(const Checkpoint& checkpoint, const ModelEntry& en
                         entry.traits.gguf_keys);
 }
 
-Status CheckQuantisation(const Checkpoint& checkpoint) {
-  const Json* config = checkpoint.config();
-  const Json* quantisation = config == nullptr ? nullptr : config->Find("quantization_config");
-  if (quantisation == nullptr || quantisation->is_null()) return {};
-  const Json* method = quantisation->Find("quant_method");
-  return Refused(
-      fmt::format("config.json: quantization_config.quant_method = {}, supported: none (plain "
-                  "weights) and GGUF "
-                  "blocks; fix: an unquantised checkpoint or a GGUF file",
-                  method == nullptr ? "absent" : method->Dump()));
+// Weights whose method cannot be computed are refused before anything is built on them.
+Status CheckQuantisation(const Checkpoint& checkpoint, ConfigReader& reader) {
+  constexpr std::string_view kSideFile = "hf_quant_config.json";
+  Json side_file;
+  if (checkpoint.HasFile(kSideFile)) {
+    TN_ASSIGN_OR_RETURN(const std::string text, checkpoint.ReadSideFile(kSideFile));
+    TN_ASSIGN_OR_RETURN(side_file, ParseJson(text), kSideFile);
+  }
+  const QuantConfig config = ReadQuantConfig(reader, side_file.is_null() ? nullptr : &side_file);
+  TN_RETURN_IF_ERROR(reader.status());
+  return config.Unsupported();
+}
+
+// An unknown name is one mistake, not one for each layer.
+Status CheckBackendName(const Sourced<std::string>& wanted, const BackendTable& table) {
+  if (EqualsIgnoreCase(wanted.value, "auto") || table.Find(wanted.value) != nullptr) return {};
+  return UsageError(fmt::format("attn-backend = '{}' (set by {}), allowed: {}", wanted.value,
+                                wanted.origin.Text(), Join(BackendNames(table), ", ")));
 }
 
 Result<DType> ResolveKvDtype(const PlanOptions& options, LoadContext& context) {
@@ -314,10 +323,10 @@ void PlanSteps(PlannedModel& plan) {
 }
 
 Status ReadModelConfig(PlannedModel& plan) {
-  TN_RETURN_IF_ERROR(CheckQuantisation(*plan.checkpoint));
   const ModelEntry& entry = *plan.resolution.entry;
   TN_ASSIGN_OR_RETURN(ConfigSource source, SourceOf(*plan.checkpoint, entry));
   plan.reader = std::make_unique<ConfigReader>(std::move(source));
+  TN_RETURN_IF_ERROR(CheckQuantisation(*plan.checkpoint, *plan.reader));
   plan.config = entry.read_config(*plan.reader, plan.checkpoint->container());
   return plan.reader->status();
 }
@@ -336,6 +345,7 @@ Status PrepareContext(PlannedModel& plan, const PlanOptions& options) {
   TN_ASSIGN_OR_RETURN(plan.kernels, KernelsFor(context.machine.isa));
   plan.backends = BuiltinBackends(*plan.kernels);
   context.backends = &plan.backends;
+  TN_RETURN_IF_ERROR(CheckBackendName(options.attention_backend, plan.backends));
   context.container = plan.checkpoint->container();
   context.default_dtype = plan.config->stored_dtype.value.value_or(DType::kF32);
   plan.threads =

@@ -20,7 +20,7 @@ struct Identity {
 
 struct ResolutionStep {
   std::string what;     // "architecture"
-  std::string outcome;  // "LlamaForCausalLM"
+  std::string outcome;  // what was chosen
   std::string why;      // "first of architectures"
 };
 

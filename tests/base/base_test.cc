@@ -32,6 +32,7 @@ TEST(Status, ExitCodes) {
   EXPECT_EQ(ExitCodeOf(StatusCode::kOk), 0);
   EXPECT_EQ(ExitCodeOf(StatusCode::kIo), 1);
   EXPECT_EQ(ExitCodeOf(StatusCode::kUsage), 2);
+  EXPECT_EQ(ExitCodeOf(StatusCode::kNotFound), 2);
   EXPECT_EQ(ExitCodeOf(StatusCode::kRefused), 3);
   EXPECT_EQ(ExitCodeOf(StatusCode::kDoesNotFit), 4);
 }
