@@ -69,10 +69,11 @@ TEST_P(SmolLm2Test, LogitsAndGreedyTokens) {
     EXPECT_LE(worst, kLogitTolerance);
     const std::vector<int32_t> greedy = IdsOf(*answers.Find("greedy")->Find("ids"));
     const Json::Array& margins = answers.Find("greedy")->Find("margins")->as_array();
-    for (size_t step = 0; step < greedy.size() && margins[step].as_double() > kMargin; ++step) {
+    for (size_t step = 0; step < greedy.size(); ++step) {
       const auto logits = (*runner)->logits();
       const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
-      ASSERT_EQ(best, greedy[step]) << "step " << step;
+      // The reference's token goes on even where a tie went the other way.
+      if (margins[step].as_double() > kMargin) EXPECT_EQ(best, greedy[step]) << "step " << step;
       ASSERT_TRUE((*runner)->Extend({&greedy[step], 1}, WantLogits::kLast).ok());
     }
   }
