@@ -27,7 +27,7 @@ function(tn_layer name)
 
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc ${CMAKE_CURRENT_SOURCE_DIR}/*/*.cc
        ${CMAKE_CURRENT_SOURCE_DIR}/*/*/*.cc)
-  list(FILTER sources EXCLUDE REGEX "/isa/")  # compiled once per ISA by the kernels layer itself
+  list(FILTER sources EXCLUDE REGEX "/cpu/")  # compiled once per ISA by the kernels layer itself
   add_library(tenon_${name} STATIC ${sources})
   add_library(tenon::${name} ALIAS tenon_${name})
   set_target_properties(tenon_${name} PROPERTIES LINKER_LANGUAGE CXX)

@@ -110,7 +110,8 @@ struct AttentionKernels {
   void (*load)(DType dtype, const std::byte* src, float* dst, int64_t n) = nullptr;
 };
 
-inline constexpr int64_t kAttendTile = 32;  // keys whose scores are computed together
+inline constexpr int64_t kAttendTile = 32;    // keys whose scores are computed together
+inline constexpr int64_t kAttendQueries = 4;  // (row, head) pairs that share a tile's loads
 
 // A row of keys or values, and v_width sums in double.
 constexpr int64_t VanillaScratchFloats(int64_t k_width, int64_t v_width) {
@@ -118,7 +119,7 @@ constexpr int64_t VanillaScratchFloats(int64_t k_width, int64_t v_width) {
 }
 // A tile of keys, of values and of scores.
 constexpr int64_t OnlineScratchFloats(int64_t k_width, int64_t v_width) {
-  return kAttendTile * (k_width + v_width + 1);
+  return kAttendTile * (k_width + v_width + kAttendQueries);
 }
 
 AttentionKernels ReferenceAttentionKernels();

@@ -37,10 +37,11 @@ struct MatmulKernelArgs {
   float* y = nullptr;  // [num_tokens, rows], y_stride floats apart
   int64_t y_stride = 0;
 };
-// scratch: MatmulScratchFloats(cols) floats.
+// scratch: MatmulScratchFloats(cols) floats: decoded rows.
 using MatmulFunction = void(const MatmulKernelArgs& args, int64_t row_begin, int64_t row_end,
                             float* scratch);
-constexpr int64_t MatmulScratchFloats(int64_t cols) { return cols; }
+inline constexpr int64_t kMatmulTileRows = 4;
+constexpr int64_t MatmulScratchFloats(int64_t cols) { return kMatmulTileRows * cols; }
 
 // One per weight dtype; null: no kernel.
 struct MatmulKernels {
@@ -206,5 +207,7 @@ struct KernelTable {
 };
 
 const KernelTable& ReferenceKernels();
+// The best table for a machine that has `isa`.
+const KernelTable& KernelsUpTo(Isa isa);
 
 }  // namespace tenon

@@ -5,14 +5,13 @@
 #include <string_view>
 
 #include "tenon/base/machine_profile.h"
-#include "tenon/base/status.h"
 
 namespace tenon {
 
 struct KernelTable;
 
-// The best table for `isa` among those built in. kUnavailable names what is there.
-Result<const KernelTable*> KernelsFor(Isa isa);
+// The best table for a machine that has `isa`; at the least the reference.
+const KernelTable& KernelsFor(Isa isa);
 // "reference", "avx2", …
 std::string_view NameOf(const KernelTable& kernels);
 

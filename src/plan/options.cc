@@ -6,9 +6,7 @@
 namespace tenon {
 
 OptionTable EngineOptionTable() {
-  const Result<const KernelTable*> kernels = KernelsFor(Isa::kReference);
-  TN_CHECK(kernels.ok(), "the reference kernels are always there");
-  const BackendTable table = BuiltinBackends(**kernels);
+  const BackendTable table = BuiltinBackends(KernelsFor(Isa::kReference));
   OptionChoices choices;
   for (const auto& backend : table.backends) {
     choices.attention_backends.emplace_back(backend->name());

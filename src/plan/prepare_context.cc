@@ -79,7 +79,7 @@ Status PrepareContext(PlannedModel& plan) {
   context.options.attention_backend = options.attn_backend;
   context.options.page_tokens = {options.page_tokens.value.value_or(0), options.page_tokens.origin};
   context.options.mla_context_chunk = options.mla_context_chunk.value;
-  TN_ASSIGN_OR_RETURN(plan.kernels, KernelsFor(context.machine.isa));
+  plan.kernels = &KernelsFor(context.machine.isa);
   plan.backends = BuiltinBackends(*plan.kernels);
   context.backends = &plan.backends;
   TN_RETURN_IF_ERROR(CheckBackendName(options.attn_backend, plan.backends));

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "attention/brute_force.h"
+#include "support/isa.h"
 #include "tenon/attention/capability.h"
 #include "tenon/cache/cache_manager.h"
 #include "tenon/ops/kernel_choice.h"
@@ -16,7 +17,7 @@
 
 namespace tenon::test {
 
-inline const KernelTable& Kernels() { return **KernelsFor(Isa::kReference); }
+inline const KernelTable& Kernels() { return KernelsFor(test::TestIsa()); }
 inline std::shared_ptr<const AttentionBackend> BackendNamed(std::string_view name) {
   for (const auto& backend : BuiltinBackends(Kernels()).backends) {
     if (backend->name() == name) return backend;

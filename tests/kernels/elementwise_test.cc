@@ -46,12 +46,12 @@ double Expected(Activation activation, double x) {
 
 float One(Activation activation, float x) {
   float y = 0;
-  ReferenceKernels().elementwise.activate.run(activation, &x, &y, 1);
+  test::Kernels().elementwise.activate.run(activation, &x, &y, 1);
   return y;
 }
 
 TEST(ElementwiseKernels, ActivationsAgainstDouble) {
-  const ElementwiseKernels& kernels = ReferenceKernels().elementwise;
+  const ElementwiseKernels& kernels = test::Kernels().elementwise;
   for (const Activation activation : kActivations) {
     for (const int64_t n : {0, 1, 7, 1001}) {
       const std::vector<float> x = Floats(n, 1, 12.0f);
@@ -92,7 +92,7 @@ TEST(ElementwiseKernels, ExtremesAndNan) {
 }
 
 TEST(ElementwiseKernels, Arithmetic) {
-  const ElementwiseKernels& kernels = ReferenceKernels().elementwise;
+  const ElementwiseKernels& kernels = test::Kernels().elementwise;
   const std::vector<float> a = {1, -2, 3};
   const std::vector<float> b = {10, 20, -30};
   const std::vector<float> c = {0.5f, 0.25f, 0};
@@ -115,7 +115,7 @@ TEST(ElementwiseKernels, Arithmetic) {
 
 TEST(ElementwiseKernels, Softmax) {
   const auto softmax = [](std::vector<float> x) {
-    ReferenceKernels().elementwise.softmax.run(x.data(), x.data(), static_cast<int64_t>(x.size()));
+    test::Kernels().elementwise.softmax.run(x.data(), x.data(), static_cast<int64_t>(x.size()));
     return x;
   };
   EXPECT_TRUE(softmax({}).empty());

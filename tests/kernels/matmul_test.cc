@@ -39,7 +39,7 @@ std::vector<float> Product(const Problem& p, int64_t begin, int64_t end) {
   args.num_tokens = p.num_tokens;
   args.y = y.data();
   args.y_stride = p.w->rows;
-  ReferenceKernels().matmul.For(p.w->dtype).run(args, begin, end, scratch.data());
+  test::Kernels().matmul.For(p.w->dtype).run(args, begin, end, scratch.data());
   return y;
 }
 

@@ -46,7 +46,7 @@ TEST(NormKernels, AgainstDouble) {
       a.bias = (variant & 2) != 0 ? bias.data() : nullptr;
       a.weight_offset = (variant & 4) != 0 ? 1.0f : 0.0f;
       for (const Kind kind : {Kind::kRms, Kind::kLayer}) {
-        const NormKernels& kernels = ReferenceKernels().norm;
+        const NormKernels& kernels = test::Kernels().norm;
         NormFunction* norm = kind == Kind::kRms ? kernels.rms.run : kernels.layer.run;
         std::vector<float> y(At(width));
         norm(a, x.data(), y.data());
@@ -68,15 +68,15 @@ TEST(NormKernels, ClosedForms) {
   NormKernelArgs a;
   a.width = 2;
   a.eps = 3;
-  ReferenceKernels().norm.layer.run(a, x, y);  // mean 2, biased variance 1
+  test::Kernels().norm.layer.run(a, x, y);  // mean 2, biased variance 1
   EXPECT_FLOAT_EQ(y[0], -0.5f);
   EXPECT_FLOAT_EQ(y[1], 0.5f);
   a.eps = 4;
-  ReferenceKernels().norm.rms.run(a, x, y);  // mean square 5
+  test::Kernels().norm.rms.run(a, x, y);  // mean square 5
   EXPECT_FLOAT_EQ(y[0], 1.0f / 3);
   EXPECT_FLOAT_EQ(y[1], 1.0f);
   const float zeros[2] = {0, 0};
-  ReferenceKernels().norm.rms.run(a, zeros, y);
+  test::Kernels().norm.rms.run(a, zeros, y);
   EXPECT_EQ(y[0], 0.0f);
 }
 
@@ -86,7 +86,7 @@ TEST(NormKernels, LayerNormOfShiftedRow) {
   NormKernelArgs a;
   a.width = 4;
   float y[4];
-  ReferenceKernels().norm.layer.run(a, x.data(), y);
+  test::Kernels().norm.layer.run(a, x.data(), y);
   const double scale = 1 / std::sqrt(1.25);
   for (int i = 0; i < 4; ++i) EXPECT_NEAR(D(y[i]), (i - 1.5) * scale, 1e-6);
 }
@@ -104,7 +104,7 @@ TEST(NormKernels, GatedInGroups) {
     a.weight = weight.data();
     a.bias = bias.data();
     std::vector<float> y(At(kWidth));
-    ReferenceKernels().norm.gated_rms.run(a, group, x.data(), gate.data(), y.data());
+    test::Kernels().norm.gated_rms.run(a, group, x.data(), gate.data(), y.data());
     for (int64_t i = 0; i < kWidth; ++i) {
       const auto gated = [&](int64_t j) {
         const double g = D(gate[At(j)]);

@@ -36,8 +36,8 @@ TEST(ConvKernel, AgainstDouble) {
         a.rows = rows;
         a.state = state.data();
         a.fresh = fresh;
-        ReferenceKernels().recurrent.conv.run(a, 0, 2);
-        ReferenceKernels().recurrent.conv.run(a, 2, kChannels);
+        test::Kernels().recurrent.conv.run(a, 0, 2);
+        test::Kernels().recurrent.conv.run(a, 2, kChannels);
         // Row j of past and present together, j from -(width - 1).
         const auto row = [&](int64_t j, int64_t c) {
           if (j >= 0) return D(x[At(j * a.x_stride + c)]);
@@ -93,7 +93,7 @@ TEST(ScanKernel, AgainstDouble) {
     a.rows = kRows;
     a.state = state.data();
     a.fresh = fresh;
-    ReferenceKernels().recurrent.scan.run(a);
+    test::Kernels().recurrent.scan.run(a);
     std::vector<double> h(past.begin(), past.end());
     if (fresh) h.assign(h.size(), 0.0);
     for (int64_t t = 0; t < kRows; ++t) {
@@ -132,7 +132,7 @@ TEST(ScanKernel, LargeStepsStayFinite) {
   a.y = &y;
   a.rows = 1;
   a.state = &state;
-  ReferenceKernels().recurrent.scan.run(a);
+  test::Kernels().recurrent.scan.run(a);
   EXPECT_NEAR(D(y), 2 * std::exp(-0.1) + 100, 1e-4);
 }
 

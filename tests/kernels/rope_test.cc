@@ -18,7 +18,7 @@ TEST(RopeKernels, Angles) {
   const std::vector<float> inv_freq = {1.0f, 0.31622776f, 0.1f, 3.0e-6f};
   std::vector<float> y(8);
   for (const int32_t position : {0, 1, 511, 131071, 10000019}) {
-    ReferenceKernels().rope.angles.run(position, inv_freq.data(), 1.25f, 4, y.data());
+    test::Kernels().rope.angles.run(position, inv_freq.data(), 1.25f, 4, y.data());
     for (int64_t i = 0; i < 4; ++i) {
       // The angle itself is an fp32 number: at large positions this decides the digits.
       const float angle = static_cast<float>(position) * inv_freq[At(i)];
@@ -32,7 +32,7 @@ TEST(RopeKernels, Angles) {
 void ExpectRotated(bool interleaved, int64_t half, int64_t width) {
   const std::vector<float> x = Floats(width, 3);
   const std::vector<float> cos_sin = Floats(2 * half, 4);
-  const RopeKernels& kernels = ReferenceKernels().rope;
+  const RopeKernels& kernels = test::Kernels().rope;
   RotateFunction* rotate = interleaved ? kernels.rotate_interleaved.run : kernels.rotate_half.run;
   std::vector<float> y(At(width), NAN);
   rotate(cos_sin.data(), half, x.data(), y.data(), width);

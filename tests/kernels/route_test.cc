@@ -23,8 +23,8 @@ struct Routed {
 Routed Route(const RouteKernelArgs& args, const std::vector<float>& logits) {
   Routed result{std::vector<int32_t>(At(args.top_k)), std::vector<float>(At(args.top_k))};
   std::vector<float> scratch(At(RouteScratchFloats(args.experts, args.groups)));
-  ReferenceKernels().moe.route.run(args, logits.data(), result.chosen.data(), result.weights.data(),
-                                   scratch.data());
+  test::Kernels().moe.route.run(args, logits.data(), result.chosen.data(), result.weights.data(),
+                                scratch.data());
   return result;
 }
 

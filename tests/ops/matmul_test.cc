@@ -183,9 +183,8 @@ TEST(GatherRows, PicksRows) {
 TEST(KernelChoice, BestTableAtOrBelow) {
   for (const Isa isa :
        {Isa::kReference, Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16Vnni}) {
-    const auto kernels = KernelsFor(isa);
-    ASSERT_TRUE(kernels.ok());
-    EXPECT_EQ(NameOf(**kernels), "reference");  // the only one so far
+    if (isa > DetectMachine().isa) continue;  // its code cannot run here
+    EXPECT_EQ(NameOf(KernelsFor(isa)), NameOf(isa));
   }
 }
 

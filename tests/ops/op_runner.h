@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/random_data.h"
+#include "support/isa.h"
 #include "tenon/ops/kernel_choice.h"
 #include "tenon/ops/matmul.h"
 #include "tenon/ops/tape.h"
@@ -21,7 +22,7 @@
 
 namespace tenon::test {
 
-inline const KernelTable& Kernels() { return **KernelsFor(Isa::kReference); }
+inline const KernelTable& Kernels() { return KernelsFor(test::TestIsa()); }
 
 // How an input lies in its buffer.
 enum class Placement { kContiguous, kSlice, kPrivate };

@@ -1,4 +1,5 @@
 #include "tenon/ops/tape.h"
+#include "support/isa.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -50,7 +51,7 @@ Value Record(Tape& tape, const Value& a, const Value& b, int64_t constant, bool 
   return y;
 }
 
-const KernelTable& Kernels() { return **KernelsFor(Isa::kReference); }
+const KernelTable& Kernels() { return KernelsFor(test::TestIsa()); }
 
 struct FillArgs {
   Operand y;

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "support/golden.h"
+#include "support/isa.h"
 #include "support/paths.h"
 #include "tenon/engine/model_runner.h"
 #include "tenon/plan/options.h"
@@ -48,7 +49,8 @@ Result<std::unique_ptr<ModelRunner>> Load(const Case& c, int64_t prefill_chunk) 
   const auto registry = MakeRegistry();
   TN_ASSIGN_OR_RETURN(EngineOptions options,
                       EngineOptionTable().Resolve(
-                          {.command_line = {{"compute", "fp32"},
+                          {.command_line = {{"isa", std::string(NameOf(test::TestIsa()))},
+                                            {"compute", "fp32"},
                                             {"attn-backend", c.backend},
                                             {"threads", std::to_string(c.threads)},
                                             {"prefill-chunk", std::to_string(prefill_chunk)},

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "support/isa.h"
 #include "support/paths.h"
 #include "tenon/base/env.h"
 #include "tenon/base/file.h"
@@ -45,7 +46,9 @@ TEST_P(SmolLm2Test, LogitsAndGreedyTokens) {
   }
   const auto registry = MakeRegistry();
   auto options =
-      EngineOptionTable().Resolve({.command_line = {{"compute", "fp32"}, {"max-seq-len", "1024"}}});
+      EngineOptionTable().Resolve({.command_line = {{"isa", std::string(NameOf(test::TestIsa()))},
+                                                    {"compute", "fp32"},
+                                                    {"max-seq-len", "1024"}}});
   ASSERT_TRUE(options.ok()) << options.message();
   auto plan = PlanModel(*path, *std::move(options), *registry);
   ASSERT_TRUE(plan.ok()) << plan.message();

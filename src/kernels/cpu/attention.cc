@@ -1,0 +1,317 @@
+// Online attention with keys transposed tile by tile: the scores of sixteen keys are one vector, so
+// that no dot product needs a reduction. Four queries (row, head) share what is loaded.
+#include "tenon/kernels/attention_rules.h"
+#include "tenon/kernels/cpu/cpu.h"
+#include "tenon/kernels/cpu/elementwise.h"
+#include "tenon/kernels/cpu/transpose.h"
+
+namespace tenon::TN_ISA {
+namespace {
+
+constexpr int64_t kTile = kAttendTile;
+constexpr int kHalves = kTile / kLanes;
+constexpr int kQueries = kAttendQueries;
+constexpr float kNone = -__builtin_inff();
+
+// Where the tile lies: keys transposed, values as rows.
+struct Tile {
+  KeyRange keys;
+  float* k_columns = nullptr;  // [k_width, kTile]
+  const float* v[kTile];       // rows of values
+  float* scores = nullptr;     // [kQueries, kTile]
+};
+
+// One query: a row of the step and a head of the group, with the keys of the tile that it sees.
+struct Query {
+  int64_t row = 0;
+  int64_t head = 0;
+  KeyRange seen;  // within the tile, from its first key
+  const float* q = nullptr;
+  float* state = nullptr;
+};
+
+TN_INLINE F32 LoadStored(DType dtype, const std::byte* p) {
+  return dtype == DType::kF32 ? LoadAs<F32>(p) : FromBf16(LoadAs<Words16>(p));
+}
+TN_INLINE F32 LoadStoredFirst(DType dtype, const std::byte* p, int64_t n) {
+  alignas(64) std::byte rest[64] = {};
+  __builtin_memcpy(rest, p, static_cast<size_t>(n * (dtype == DType::kF32 ? 4 : 2)));
+  return LoadStored(dtype, rest);
+}
+
+// Sixteen key rows from `rows` -> columns [k_width][kTile], at lane `lane`.
+TN_INLINE void TransposeKeys(const AttendArgs& a, const std::byte* const* rows, float* columns) {
+  const int64_t size = a.source.dtype == DType::kF32 ? 4 : 2;
+  for (int64_t d = 0; d < a.k_width; d += kLanes) {
+    F32 block[kLanes];
+    const int64_t width = a.k_width - d < kLanes ? a.k_width - d : kLanes;
+    for (int64_t j = 0; j < kLanes; ++j) {
+      block[j] = width == kLanes ? LoadStored(a.source.dtype, rows[j] + d * size)
+                                 : LoadStoredFirst(a.source.dtype, rows[j] + d * size, width);
+    }
+    Transpose(block);
+    for (int64_t c = 0; c < width; ++c) Store(columns + (d + c) * kTile, block[c]);
+  }
+}
+
+const float* ValueFloats(const AttendArgs& a, int64_t j, float* buffer) {
+  const KeyValueSource& s = a.source;
+  const std::byte* row = RowAddress(s, s.v, s.v_slot_stride, j) + a.kv_head * s.v_head_stride;
+  if (s.dtype == DType::kF32) return reinterpret_cast<const float*>(row);
+  DType dtype = s.dtype;
+  int64_t i = 0;
+  for (; i + kLanes <= a.v_width; i += kLanes) Store(buffer + i, LoadStored(dtype, row + 2 * i));
+  if (i < a.v_width) {
+    StoreFirst(buffer + i, LoadStoredFirst(dtype, row + 2 * i, a.v_width - i), a.v_width - i);
+  }
+  return buffer;
+}
+
+void LoadTile(const AttendArgs& a, float* v_buffer, Tile& tile) {
+  const KeyValueSource& s = a.source;
+  const std::byte* rows[kTile];
+  for (int64_t t = 0; t < kTile; ++t) {
+    // Lanes without a key repeat the first: their scores are masked.
+    const int64_t j = tile.keys.begin + t < tile.keys.end ? tile.keys.begin + t : tile.keys.begin;
+    rows[t] = RowAddress(s, s.k, s.k_slot_stride, j) + a.kv_head * s.k_head_stride;
+    tile.v[t] = ValueFloats(a, j, v_buffer + t * a.v_width);
+  }
+  for (int h = 0; h < kHalves; ++h) {
+    TransposeKeys(a, rows + h * kLanes, tile.k_columns + h * kLanes);
+  }
+}
+
+// q . k for all keys of the tile, the second part of the keys included -> tile.scores.
+template <int Q>
+TN_INLINE void Dots(const AttendArgs& a, const Tile& tile, const Query* queries) {
+  F32 dots[Q][kHalves] = {};
+  for (int64_t d = 0; d < a.k_width; ++d) {
+    F32 k[kHalves];
+    for (int h = 0; h < kHalves; ++h) k[h] = Load(tile.k_columns + d * kTile + h * kLanes);
+    for (int i = 0; i < Q; ++i) {
+      const F32 q = All(queries[i].q[d]);
+      for (int h = 0; h < kHalves; ++h) dots[i][h] = Fma(q, k[h], dots[i][h]);
+    }
+  }
+  for (int i = 0; i < Q; ++i) {
+    for (int h = 0; h < kHalves; ++h) {
+      Store(tile.scores + i * kTile + h * kLanes, dots[i][h]);
+    }
+  }
+}
+
+// Adds q2 . k2 of one query: the key's part that all heads share, dense.
+void AddSecondPart(const AttendArgs& a, const Tile& tile, const Query& query, float* scores) {
+  const KeyValueSource& s = a.source;
+  const float* q = query.q + a.k_width;
+  for (int64_t t = query.seen.begin; t < query.seen.end; ++t) {
+    const float* k = s.k2 + (tile.keys.begin + t) * s.k2_slot_stride;
+    F32 sum = {};
+    int64_t i = 0;
+    for (; i + kLanes <= s.k2_width; i += kLanes) sum = Fma(Load(q + i), Load(k + i), sum);
+    if (i < s.k2_width) {
+      sum = Fma(LoadFirst(q + i, s.k2_width - i), LoadFirst(k + i, s.k2_width - i), sum);
+    }
+    scores[t] += Sum(sum);
+  }
+}
+
+// Dots -> scores, keys that the query does not see -> -inf.
+TN_INLINE void Score(const AttendArgs& a, const Tile& tile, const Query& query, float* scores) {
+  const ScoreRules& rules = *a.rules;
+  if (a.source.k2_width > 0) AddSecondPart(a, tile, query, scores);
+  const bool plain = rules.softcap == 0 && rules.alibi == nullptr && rules.bias == nullptr;
+  if (!plain) {
+    for (int64_t t = query.seen.begin; t < query.seen.end; ++t) {
+      scores[t] = ScoreOf(a, scores[t], query.row, query.head, tile.keys.begin + t);
+    }
+  }
+  const I32 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  const float scale = plain ? rules.scale : 1.0f;
+  for (int h = 0; h < kHalves; ++h) {
+    const I32 at = lane + static_cast<int32_t>(h * kLanes);
+    const I32 seen = (at >= static_cast<int32_t>(query.seen.begin)) &
+                     (at < static_cast<int32_t>(query.seen.end));
+    const F32 value = Load(scores + h * kLanes) * scale;
+    Store(scores + h * kLanes, seen ? value : All(kNone));
+  }
+}
+
+// Scores -> probabilities relative to the new maximum. Returns the factor for the old sums; the
+// state's maximum and total are brought up to date. Nothing visible so far: all stay as they are.
+TN_INLINE float Weigh(const Query& query, int64_t v_width, float* scores) {
+  F32 top = All(kNone);
+  F32 unordered = {};
+  for (int h = 0; h < kHalves; ++h) {
+    const F32 v = Load(scores + h * kLanes);
+    top = Max(v, top);
+    unordered += v != v ? All(1.0f) : F32{};
+  }
+  float* maximum = query.state + v_width;
+  float* total = maximum + 1;
+  const float of_tile = Highest(top);
+  const float highest = of_tile > *maximum ? of_tile : *maximum;
+  if (highest == kNone) {  // no weight so far, unless a NaN hides behind the comparison
+    if (Sum(unordered) > 0) *total = __builtin_nanf("");
+    for (int h = 0; h < kHalves; ++h) Store(scores + h * kLanes, F32{});
+    return 1.0f;
+  }
+  F32 sum = {};
+  for (int h = 0; h < kHalves; ++h) {
+    const F32 p = Exp(Load(scores + h * kLanes) - highest);
+    Store(scores + h * kLanes, p);
+    sum += p;
+  }
+  const float keep = Exp(All(*maximum - highest))[0];
+  *maximum = highest;
+  *total = *total * keep + Sum(sum);
+  return keep;
+}
+
+// state = state * keep + p . v for N vectors of columns from `column`; `rest`: of the last, masked.
+template <int Q, int N>
+TN_INLINE void AddValues(const Tile& tile, const Query* queries, const float* keep,
+                         int64_t column) {
+  F32 sums[Q][N];
+  for (int i = 0; i < Q; ++i) {
+    for (int n = 0; n < N; ++n) {
+      sums[i][n] = Load(queries[i].state + column + n * kLanes) * keep[i];
+    }
+  }
+  for (int64_t t = queries[0].seen.begin; t < queries[0].seen.end; ++t) {
+    F32 v[N];
+    for (int n = 0; n < N; ++n) v[n] = Load(tile.v[t] + column + n * kLanes);
+    for (int i = 0; i < Q; ++i) {
+      const F32 p = All(tile.scores[i * kTile + t]);
+      for (int n = 0; n < N; ++n) sums[i][n] = Fma(p, v[n], sums[i][n]);
+    }
+  }
+  for (int i = 0; i < Q; ++i) {
+    for (int n = 0; n < N; ++n) Store(queries[i].state + column + n * kLanes, sums[i][n]);
+  }
+}
+
+void AddLastValues(const Tile& tile, const Query& query, const float* scores, float keep,
+                   int64_t column, int64_t rest) {
+  F32 sum = LoadFirst(query.state + column, rest) * keep;
+  for (int64_t t = query.seen.begin; t < query.seen.end; ++t) {
+    sum = Fma(All(scores[t]), LoadFirst(tile.v[t] + column, rest), sum);
+  }
+  StoreFirst(query.state + column, sum, rest);
+}
+
+// Queries that see the same keys of the tile.
+template <int Q>
+TN_INLINE void AddTile(const AttendArgs& a, const Tile& tile, const Query* queries) {
+  constexpr int kColumns = 4;
+  float keep[Q];
+  Dots<Q>(a, tile, queries);
+  for (int i = 0; i < Q; ++i) {
+    float* scores = tile.scores + i * kTile;
+    Score(a, tile, queries[i], scores);
+    keep[i] = Weigh(queries[i], a.v_width, scores);
+  }
+  int64_t column = 0;
+  for (; column + kColumns * kLanes <= a.v_width; column += kColumns * kLanes) {
+    AddValues<Q, kColumns>(tile, queries, keep, column);
+  }
+  for (; column + kLanes <= a.v_width; column += kLanes) {
+    AddValues<Q, 1>(tile, queries, keep, column);
+  }
+  for (int i = 0; i < Q && column < a.v_width; ++i) {
+    AddLastValues(tile, queries[i], tile.scores + i * kTile, keep[i], column, a.v_width - column);
+  }
+}
+
+// Empties all states. Returns the keys that any row sees.
+KeyRange ClearStates(const AttendArgs& a, const AttendState& target) {
+  KeyRange all{a.key_end, a.key_begin};
+  for (int64_t row = 0; row < a.rows; ++row) {
+    const KeyRange keys = VisibleKeys(a, row);
+    if (keys.begin < keys.end) {
+      all.begin = keys.begin < all.begin ? keys.begin : all.begin;
+      all.end = keys.end > all.end ? keys.end : all.end;
+    }
+    for (int64_t g = 0; g < a.group; ++g) {
+      float* state = target.state + row * target.row_stride + g * target.head_stride;
+      for (int64_t i = 0; i <= a.v_width + 1; ++i) state[i] = 0;
+      state[a.v_width] = kNone;
+    }
+  }
+  return all;
+}
+
+Query QueryOf(const AttendArgs& a, const AttendState& target, const Tile& tile, int64_t index) {
+  const int64_t row = index / a.group;
+  const int64_t head = index % a.group;
+  KeyRange seen = VisibleKeys(a, row);
+  seen.begin = seen.begin > tile.keys.begin ? seen.begin : tile.keys.begin;
+  seen.end = seen.end < tile.keys.end ? seen.end : tile.keys.end;
+  return {row,
+          head,
+          {seen.begin - tile.keys.begin, seen.end - tile.keys.begin},
+          a.q + row * a.q_row_stride + head * a.q_head_stride,
+          target.state + row * target.row_stride + head * target.head_stride};
+}
+
+void AttendTile(const AttendArgs& a, const AttendState& target, const Tile& tile) {
+  const int64_t count = a.rows * a.group;
+  Query queries[kQueries];
+  int waiting = 0;
+  const auto flush = [&] {
+    if (waiting == kQueries) {
+      AddTile<kQueries>(a, tile, queries);
+    } else {
+      for (int i = 0; i < waiting; ++i) AddTile<1>(a, tile, queries + i);
+    }
+    waiting = 0;
+  };
+  for (int64_t i = 0; i < count; ++i) {
+    const Query query = QueryOf(a, target, tile, i);
+    if (query.seen.begin >= query.seen.end) continue;
+    const bool alike = waiting == 0 || (queries[0].seen.begin == query.seen.begin &&
+                                        queries[0].seen.end == query.seen.end);
+    if (!alike || waiting == kQueries) flush();
+    queries[waiting++] = query;
+  }
+  flush();
+}
+
+void Online(const AttendArgs& a, const AttendState& target, float* scratch) {
+  Tile tile;
+  tile.k_columns = scratch;
+  float* v_buffer = scratch + kTile * a.k_width;
+  tile.scores = v_buffer + kTile * a.v_width;
+  const KeyRange all = ClearStates(a, target);
+  // Tiles start at multiples of their size, so that a row's sums do not depend on the other rows.
+  for (int64_t begin = all.begin / kTile * kTile; begin < all.end; begin += kTile) {
+    tile.keys = {begin > all.begin ? begin : all.begin,
+                 begin + kTile < all.end ? begin + kTile : all.end};
+    LoadTile(a, v_buffer, tile);
+    AttendTile(a, target, tile);
+  }
+}
+
+void StoreRow(DType dtype, const float* src, std::byte* dst, int64_t n) {
+  if (dtype == DType::kF32) {
+    __builtin_memcpy(dst, src, static_cast<size_t>(n) * sizeof(float));
+    return;
+  }
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const Words16 bits = ToBf16(Load(src + i));
+    __builtin_memcpy(dst + 2 * i, &bits, sizeof bits);
+  }
+  if (i == n) return;
+  const Words16 bits = ToBf16(LoadFirst(src + i, n - i));
+  __builtin_memcpy(dst + 2 * i, &bits, static_cast<size_t>(2 * (n - i)));
+}
+
+}  // namespace
+
+void AddAttention(AttentionKernels& attention) {
+  attention.online = Online;
+  attention.store = StoreRow;
+}
+
+}  // namespace tenon::TN_ISA

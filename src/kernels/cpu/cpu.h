@@ -1,0 +1,16 @@
+// What the sources of this folder add to the table of their instruction set. Compiled once per
+// instruction set into the namespace TN_ISA. Private to the folder.
+#pragma once
+
+#include "tenon/kernels/table.h"
+
+namespace tenon::TN_ISA {
+
+void AddMatmuls(MatmulKernels& matmul);
+void AddNorms(NormKernels& norm);
+void AddElementwise(ElementwiseKernels& elementwise);
+void AddRope(RopeKernels& rope);
+void AddRows(RowKernels& rows);
+void AddAttention(AttentionKernels& attention);
+
+}  // namespace tenon::TN_ISA

@@ -1,0 +1,90 @@
+// Products with fp32 activations: rows are decoded to fp32, four at a time, then multiplied with
+// the tokens. Each (row, token) is one chain of sixteen lanes, so that its sum depends on nothing
+// else.
+#include "tenon/kernels/cpu/cpu.h"
+#include "tenon/kernels/cpu/decode.h"
+
+namespace tenon::TN_ISA {
+namespace {
+
+constexpr int kRows = kMatmulTileRows;
+// Accumulators that the registers hold beside the operands.
+#if defined(__AVX512F__)
+constexpr int kTokens = 4;
+#else
+constexpr int kTokens = 1;
+#endif
+
+// Of kRows decoded rows, `cols` apart, with T tokens.
+template <int T>
+TN_INLINE void Tile(const float* w, const MatmulKernelArgs& a, const float* x, float* sums) {
+  F32 sum[kRows][T] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= a.cols; i += kLanes) {
+    F32 row[kRows];
+    for (int r = 0; r < kRows; ++r) row[r] = Load(w + r * a.cols + i);
+    for (int t = 0; t < T; ++t) {
+      const F32 v = Load(x + t * a.x_stride + i);
+      for (int r = 0; r < kRows; ++r) sum[r][t] = Fma(row[r], v, sum[r][t]);
+    }
+  }
+  if (i < a.cols) {
+    const int64_t rest = a.cols - i;
+    for (int t = 0; t < T; ++t) {
+      const F32 v = LoadFirst(x + t * a.x_stride + i, rest);
+      for (int r = 0; r < kRows; ++r) {
+        sum[r][t] = Fma(LoadFirst(w + r * a.cols + i, rest), v, sum[r][t]);
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int t = 0; t < T; ++t) sums[r * T + t] = Sum(sum[r][t]);
+  }
+}
+
+template <int T>
+TN_INLINE void Tokens(const float* w, const MatmulKernelArgs& a, int64_t token, int64_t row,
+                      int64_t rows) {
+  float sums[kRows * T];
+  Tile<T>(w, a, a.x + token * a.x_stride, sums);
+  for (int t = 0; t < T; ++t) {
+    for (int64_t r = 0; r < rows; ++r) {
+      const float bias = a.bias == nullptr ? 0.0f : a.bias[row + r];
+      a.y[(token + t) * a.y_stride + row + r] = sums[r * T + t] + bias;
+    }
+  }
+}
+
+template <typename Decode>
+void Matmul(const MatmulKernelArgs& a, int64_t row_begin, int64_t row_end, float* scratch) {
+  for (int64_t row = row_begin; row < row_end; row += kRows) {
+    const int64_t rows = row_end - row < kRows ? row_end - row : kRows;
+    for (int64_t r = 0; r < kRows; ++r) {
+      // A group that is not full repeats its last row.
+      const int64_t source = row + (r < rows ? r : rows - 1);
+      DecodeRow<Decode>(a.w + source * a.row_bytes, a.cols, scratch + r * a.cols);
+    }
+    int64_t t = 0;
+    for (; t + kTokens <= a.num_tokens; t += kTokens) Tokens<kTokens>(scratch, a, t, row, rows);
+    for (; t < a.num_tokens; ++t) Tokens<1>(scratch, a, t, row, rows);
+  }
+}
+
+template <typename Decode>
+void Add(MatmulKernels& matmul, DType dtype, const char* name) {
+  matmul.of[static_cast<int>(dtype)] = {Matmul<Decode>, name};
+}
+
+}  // namespace
+
+void AddMatmuls(MatmulKernels& matmul) {
+  Add<DecodeF32>(matmul, DType::kF32, TN_KERNEL_NAME("matmul_f32"));
+  Add<DecodeBf16>(matmul, DType::kBF16, TN_KERNEL_NAME("matmul_bf16"));
+  Add<DecodeF16>(matmul, DType::kF16, TN_KERNEL_NAME("matmul_f16"));
+  Add<DecodeQ4_0>(matmul, DType::kQ4_0, TN_KERNEL_NAME("matmul_q4_0"));
+  Add<DecodeQ4_1>(matmul, DType::kQ4_1, TN_KERNEL_NAME("matmul_q4_1"));
+  Add<DecodeQ8_0>(matmul, DType::kQ8_0, TN_KERNEL_NAME("matmul_q8_0"));
+  Add<DecodeQ6K>(matmul, DType::kQ6_K, TN_KERNEL_NAME("matmul_q6_k"));
+}
+
+}  // namespace tenon::TN_ISA
