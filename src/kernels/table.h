@@ -10,45 +10,11 @@
 
 #include "tenon/base/machine_profile.h"
 #include "tenon/kernels/attention_kernels.h"
+#include "tenon/kernels/matmul_kernels.h"
 #include "tenon/numeric/activation.h"
 #include "tenon/numeric/dtype.h"
 
 namespace tenon {
-
-// A kernel and the name that plans, profiles and dispatch counters print: "reference/rms_norm".
-template <typename Function>
-struct Kernel {
-  Function* run = nullptr;
-  const char* name = "";
-};
-
-// --- matmul
-
-// y[t * y_stride + r] = dot(w row r, x row t) + bias[r] for r in [row_begin, row_end). A row's
-// result depends on neither the range nor num_tokens.
-struct MatmulKernelArgs {
-  const std::byte* w = nullptr;  // [rows, cols], row_bytes apart, at any byte address
-  int64_t row_bytes = 0;
-  int64_t cols = 0;
-  const float* bias = nullptr;  // [rows] or null
-  const float* x = nullptr;     // [num_tokens, cols], x_stride floats apart
-  int64_t x_stride = 0;
-  int64_t num_tokens = 0;
-  float* y = nullptr;  // [num_tokens, rows], y_stride floats apart
-  int64_t y_stride = 0;
-};
-// scratch: MatmulScratchFloats(cols) floats: decoded rows.
-using MatmulFunction = void(const MatmulKernelArgs& args, int64_t row_begin, int64_t row_end,
-                            float* scratch);
-inline constexpr int64_t kMatmulTileRows = 4;
-constexpr int64_t MatmulScratchFloats(int64_t cols) { return kMatmulTileRows * cols; }
-
-// One per weight dtype; null: no kernel.
-struct MatmulKernels {
-  static constexpr int kDTypes = 32;
-  Kernel<MatmulFunction> of[kDTypes] = {};
-  const Kernel<MatmulFunction>& For(DType dtype) const { return of[static_cast<int>(dtype)]; }
-};
 
 // --- norms, one row per call
 

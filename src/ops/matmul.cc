@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tenon/kernels/table.h"
+#include "tenon/ops/narrow_matmul.h"
 #include "tenon/ops/rows.h"
 #include "tenon/tensor/buffer.h"
 
@@ -105,6 +106,8 @@ void RunGather(const GatherArgs& a, const RunContext& context, int64_t begin, in
 
 }  // namespace
 
+std::string_view NameOf(Compute compute) { return compute == Compute::kFp32 ? "fp32" : "bf16"; }
+
 Value Matmul(Tape& tape, std::span<const MatrixRef> segments, const Value& x) {
   TN_CHECK(IsMatrix(x) && !segments.empty(), "a matmul's input is [num_tokens, cols] fp32");
   int64_t rows = 0;
@@ -113,15 +116,18 @@ Value Matmul(Tape& tape, std::span<const MatrixRef> segments, const Value& x) {
     rows += segment.rows;
   }
   const Value y = tape.NewValue(DType::kF32, {x.dim(0), rows});
+  NarrowMatmul narrow(tape, x);
   int64_t first = 0;  // output row where the run of segments starts
   for (size_t begin = 0; begin < segments.size();) {
     size_t end = begin;
     int64_t run_rows = 0;
-    while (end < segments.size() && segments[end].dtype == segments[begin].dtype) {
+    while (end < segments.size() && segments[end].dtype == segments[begin].dtype &&
+           segments[end].compute == segments[begin].compute) {
       run_rows += segments[end++].rows;
     }
-    RecordMatmul(tape, segments.subspan(begin, end - begin), x,
-                 y.Slice(1, first, first + run_rows));
+    const std::span<const MatrixRef> alike = segments.subspan(begin, end - begin);
+    const Value part = y.Slice(1, first, first + run_rows);
+    if (!narrow.Record(alike, part)) RecordMatmul(tape, alike, x, part);
     first += run_rows;
     begin = end;
   }

@@ -3,10 +3,16 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "tenon/ops/tape.h"
 
 namespace tenon {
+
+// What activations may be rounded to. kBf16: bf16, or int8 in blocks of 32 where a GGUF block
+// format meets few tokens; sums are fp32 either way. A table without such kernels computes in fp32.
+enum class Compute { kFp32, kBf16 };
+std::string_view NameOf(Compute compute);
 
 // One weight matrix as it is held: [rows, cols], rows contiguous, any float DType incl. blocks. Ops
 // keep the address of a MatrixRef, so it lives as long as the tape; `data` is null on meta.
@@ -17,6 +23,7 @@ struct MatrixRef {
   int64_t cols = 0;
   int64_t row_bytes = 0;
   const float* bias = nullptr;  // [rows] or null
+  Compute compute = Compute::kFp32;
 };
 
 // x [num_tokens, cols] times each segment's transpose, side by side: [num_tokens, sum of rows],

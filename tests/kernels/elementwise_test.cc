@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/kernels.h"
 #include "kernels/random_data.h"
 #include "tenon/kernels/table.h"
 

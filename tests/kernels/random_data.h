@@ -8,16 +8,11 @@
 #include <random>
 #include <vector>
 
-#include "support/isa.h"
-#include "tenon/kernels/table.h"
 #include "tenon/numeric/codecs.h"
 #include "tenon/numeric/decode.h"
 #include "tenon/numeric/dtype.h"
 
 namespace tenon::test {
-
-// The table that this binary exercises.
-inline const KernelTable& Kernels() { return KernelsUpTo(TestIsa()); }
 
 inline size_t At(int64_t i) { return static_cast<size_t>(i); }
 

@@ -4,6 +4,7 @@
 #include <complex>
 #include <vector>
 
+#include "kernels/kernels.h"
 #include "kernels/random_data.h"
 #include "tenon/kernels/table.h"
 

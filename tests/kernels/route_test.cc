@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "kernels/kernels.h"
 #include "kernels/random_data.h"
 #include "tenon/kernels/table.h"
 

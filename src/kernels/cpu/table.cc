@@ -1,5 +1,8 @@
 #include "tenon/kernels/cpu/cpu.h"
 #include "tenon/kernels/cpu/simd.h"
+#if defined(__AVX512BF16__) && defined(__AVX512VNNI__)
+#include "tenon/kernels/cpu/avx512_bf16_vnni/narrow.h"
+#endif
 
 namespace tenon::TN_ISA {
 
@@ -16,6 +19,12 @@ const KernelTable& Kernels() {
     AddElementwise(t.elementwise);
     AddRope(t.rope);
     AddAttention(t.attention);
+#if defined(__AVX512BF16__) && defined(__AVX512VNNI__)
+    AddPacking(t.matmul);
+    AddBlockRows(t.matmul);
+    AddBf16Rows(t.matmul);
+    AddPanels(t.matmul);
+#endif
     return t;
   }();
   return table;

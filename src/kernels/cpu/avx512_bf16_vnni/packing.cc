@@ -1,0 +1,133 @@
+// Activations to the forms that the narrow matmuls read (matmul_kernels.h, PackedForm).
+#include "tenon/kernels/cpu/avx512_bf16_vnni/narrow.h"
+#include "tenon/kernels/cpu/simd.h"
+#include "tenon/kernels/cpu/transpose.h"
+
+namespace tenon::avx512_bf16_vnni {
+namespace {
+
+// One block of 32 columns, of which the first `cols` exist.
+struct Block {
+  __m128i low, high;  // int8 of elements 0-15 and 16-31
+  float scale;
+};
+
+TN_INLINE Block QuantiseBlock(const float* x, int64_t cols) {
+  const auto part = [&](int64_t begin) {
+    const int64_t n = cols - begin;
+    if (n >= kLanes) return _mm512_loadu_ps(x + begin);
+    return n <= 0 ? _mm512_setzero_ps() : reinterpret_cast<__m512>(LoadFirst(x + begin, n));
+  };
+  const __m512 x0 = part(0);
+  const __m512 x1 = part(kLanes);
+  const float top = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(x0), _mm512_abs_ps(x1)));
+  const __m512 inverse = _mm512_set1_ps(top > 0 ? 127.0f / top : 0.0f);
+  const auto narrow = [&](__m512 v) {
+    return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(v, inverse)));
+  };
+  return {narrow(x0), narrow(x1), top / 127.0f};
+}
+
+TN_INLINE __m512i LaneSums(__m512i first, __m512i second) {
+  const __m512i ones = _mm512_set1_epi8(1);
+  return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), ones, first), ones,
+                             second);
+}
+
+void PackNibbles(const float* x, int64_t cols, std::byte* packed) {
+  for (int64_t begin = 0; begin < cols; begin += kNibblesGroup, packed += kNibblesGroupBytes) {
+    alignas(64) std::byte low[64];
+    alignas(64) std::byte high[64];
+    alignas(64) float scales[kLanes];
+    for (int b = 0; b < 4; ++b) {
+      const Block block = QuantiseBlock(x + begin + 32 * b, cols - begin - 32 * b);
+      _mm_store_si128(reinterpret_cast<__m128i*>(low + 16 * b), block.low);
+      _mm_store_si128(reinterpret_cast<__m128i*>(high + 16 * b), block.high);
+      _mm_store_ps(scales + 4 * b, _mm_set1_ps(block.scale));
+    }
+    const __m512i lo = _mm512_load_si512(low);
+    const __m512i hi = _mm512_load_si512(high);
+    const __m512 scale = _mm512_load_ps(scales);
+    const __m512i sums = LaneSums(lo, hi);
+    const __m512i pairs = _mm512_add_epi32(sums, _mm512_shuffle_epi32(sums, _MM_PERM_CDAB));
+    const __m512i block_sums = _mm512_add_epi32(pairs, _mm512_shuffle_epi32(pairs, _MM_PERM_BADC));
+    _mm512_store_si512(packed, lo);
+    _mm512_store_si512(packed + 64, hi);
+    _mm512_store_si512(packed + 128,
+                       _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(sums, 3)));
+    _mm512_store_ps(packed + 192, scale);
+    _mm512_store_ps(packed + 256, _mm512_mul_ps(_mm512_cvtepi32_ps(sums), scale));
+    _mm512_store_ps(packed + 320, _mm512_mul_ps(_mm512_cvtepi32_ps(block_sums), scale));
+  }
+}
+
+void PackBytes(const float* x, int64_t cols, std::byte* packed) {
+  for (int64_t begin = 0; begin < cols; begin += kBytesGroup, packed += kBytesGroupBytes) {
+    const Block first = QuantiseBlock(x + begin, cols - begin);
+    const Block second = QuantiseBlock(x + begin + 32, cols - begin - 32);
+    const __m512i q =
+        _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_set_m128i(first.high, first.low)),
+                           _mm256_set_m128i(second.high, second.low), 1);
+    const __m512i sums = LaneSums(q, _mm512_setzero_si512());
+    _mm512_store_si512(packed, q);
+    _mm512_store_si512(packed + 64,
+                       _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(sums, 7)));
+    _mm512_store_ps(packed + 128, _mm512_insertf32x8(_mm512_set1_ps(first.scale),
+                                                     _mm256_set1_ps(second.scale), 1));
+  }
+}
+
+TN_INLINE __m256i Bf16Of(F32 v) {
+  return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(v)));
+}
+
+void PackBf16(const float* x, int64_t cols, std::byte* packed) {
+  int64_t i = 0;
+  for (; i + kLanes <= cols; i += kLanes) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(packed + 2 * i), Bf16Of(Load(x + i)));
+  }
+  for (const int64_t end = PackedRowBytes(PackedForm::kBf16, cols) / 2; i < end; i += kLanes) {
+    const F32 rest = i < cols ? LoadFirst(x + i, cols - i) : F32{};
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(packed + 2 * i), Bf16Of(rest));
+  }
+}
+
+// Pairs of columns of up to six tokens: sixteen pairs of a token are one vector, transposed.
+void PackBlock(const float* x, int64_t x_stride, int64_t tokens, int64_t cols, std::byte* block) {
+  auto* pairs = reinterpret_cast<uint32_t*>(block);  // [cols / 2][kBlockTokens]
+  const int64_t count = (cols + 1) / 2;
+  for (int64_t begin = 0; begin < count; begin += kLanes) {
+    alignas(64) uint32_t rows[kBlockTokens][kLanes];
+    for (int64_t t = 0; t < kBlockTokens; ++t) {
+      const auto half = [&](int64_t i) {
+        const int64_t n = t < tokens ? cols - i : 0;
+        if (n >= kLanes) return Load(x + t * x_stride + i);
+        return n <= 0 ? F32{} : LoadFirst(x + t * x_stride + i, n);
+      };
+      const __m256i low = Bf16Of(half(2 * begin));
+      const __m256i high = Bf16Of(half(2 * begin + kLanes));
+      _mm256_store_si256(reinterpret_cast<__m256i*>(rows[t]), low);
+      _mm256_store_si256(reinterpret_cast<__m256i*>(rows[t] + 8), high);
+    }
+    const int64_t n = count - begin < kLanes ? count - begin : kLanes;
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t t = 0; t < kBlockTokens; ++t) {
+        pairs[(begin + i) * kBlockTokens + t] = rows[t][i];
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void AddPacking(MatmulKernels& matmul) {
+  const auto add = [&](PackedForm form, PackRowFunction* run, const char* name) {
+    matmul.pack[static_cast<int>(form)] = {run, name};
+  };
+  add(PackedForm::kBf16, PackBf16, TN_KERNEL_NAME("pack_bf16"));
+  add(PackedForm::kNibbles, PackNibbles, TN_KERNEL_NAME("pack_int8"));
+  add(PackedForm::kBytes, PackBytes, TN_KERNEL_NAME("pack_int8"));
+  matmul.pack_block = {PackBlock, TN_KERNEL_NAME("pack_block")};
+}
+
+}  // namespace tenon::avx512_bf16_vnni

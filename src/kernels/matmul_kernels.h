@@ -1,0 +1,140 @@
+// Matmul kernels: a weight's rows as they are stored times activations, in fp32 or with narrow
+// activations (bf16, or int8 in blocks of 32 with a scale each). Plain functions over raw pointers,
+// single-threaded over a range, no STL. Part of table.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tenon/numeric/dtype.h"
+
+namespace tenon {
+
+// A kernel and the name that plans, profiles and dispatch counters print: "reference/rms_norm".
+template <typename Function>
+struct Kernel {
+  Function* run = nullptr;
+  const char* name = "";
+};
+
+// y[t * y_stride + r] = dot(w row r, x row t) + bias[r] for r in [row_begin, row_end). A row's
+// result depends on neither the range nor num_tokens.
+struct MatmulKernelArgs {
+  const std::byte* w = nullptr;  // [rows, cols], row_bytes apart, at any byte address
+  int64_t row_bytes = 0;
+  int64_t cols = 0;
+  const float* bias = nullptr;  // [rows] or null
+  const float* x = nullptr;     // [num_tokens, cols], x_stride floats apart
+  int64_t x_stride = 0;
+  int64_t num_tokens = 0;
+  float* y = nullptr;  // [num_tokens, rows], y_stride floats apart
+  int64_t y_stride = 0;
+};
+// scratch: MatmulScratchFloats(cols) floats: decoded rows.
+using MatmulFunction = void(const MatmulKernelArgs& args, int64_t row_begin, int64_t row_end,
+                            float* scratch);
+inline constexpr int64_t kMatmulTileRows = 4;
+constexpr int64_t MatmulScratchFloats(int64_t cols) { return kMatmulTileRows * cols; }
+
+// --- narrow activations
+
+// How a row of activations is packed for the kernels of a weight format. Rows are multiples of 64
+// bytes; columns beyond the last count as zero.
+enum class PackedForm : uint8_t {
+  kBf16,  // [cols] bf16
+  // int8 in blocks of 32, scale = max|x| / 127. Groups of 4 blocks: elements 0-15 of each, then
+  // 16-31 of each (as nibbles lie in Q4_0 and Q4_1), then per 4-byte lane of both: -8 * sum of the
+  // int8 (i32), the block's scale, scale * sum, scale * sum over the whole block (f32).
+  kNibbles,
+  // Groups of 2 blocks in their own order, then per 4-byte lane: -128 * sum (i32), the scale (f32).
+  kBytes,
+};
+constexpr int64_t kNibblesGroup = 128, kNibblesGroupBytes = 384;
+constexpr int64_t kBytesGroup = 64, kBytesGroupBytes = 192;
+constexpr int64_t PackedRowBytes(PackedForm form, int64_t cols) {
+  switch (form) {
+    case PackedForm::kBf16:
+      return (2 * cols + 63) / 64 * 64;
+    case PackedForm::kNibbles:
+      return (cols + kNibblesGroup - 1) / kNibblesGroup * kNibblesGroupBytes;
+    case PackedForm::kBytes:
+      return (cols + kBytesGroup - 1) / kBytesGroup * kBytesGroupBytes;
+  }
+  return 0;
+}
+// x [cols] -> packed, 64-byte aligned.
+using PackRowFunction = void(const float* x, int64_t cols, std::byte* packed);
+
+// As MatmulKernelArgs, with packed activations.
+struct PackedMatmulArgs {
+  const std::byte* w = nullptr;
+  int64_t row_bytes = 0;
+  int64_t cols = 0;
+  const float* bias = nullptr;
+  const std::byte* x = nullptr;  // [num_tokens] rows of PackedRowBytes
+  int64_t x_stride = 0;          // bytes
+  int64_t num_tokens = 0;
+  float* y = nullptr;
+  int64_t y_stride = 0;  // floats
+};
+// row_begin is a multiple of kMatmulTileRows; row_end too, or the last row: which rows are summed
+// together is part of a result.
+using PackedMatmulFunction = void(const PackedMatmulArgs& args, int64_t row_begin, int64_t row_end);
+
+// Few tokens: the weight's rows are read once, in place.
+struct FewTokensKernel {
+  Kernel<PackedMatmulFunction> matmul;
+  PackedForm form = PackedForm::kBf16;
+};
+
+// --- many tokens: panels of bf16
+
+// Rows of a panel of weights, and tokens of a block of activations. A panel is [cols / 2][64 rows]
+// of bf16 pairs, a block [cols / 2][6 tokens] of them; odd columns, missing rows and missing tokens
+// count as zero.
+inline constexpr int64_t kPanelRows = 64;
+inline constexpr int64_t kBlockTokens = 6;
+// Columns of a panel that are expanded together: 256 KiB, so that it stays in L2.
+inline constexpr int64_t kPanelCols = 2048;
+constexpr int64_t PanelBytes(int64_t cols) {
+  return kPanelRows * 2 * (((cols < kPanelCols ? cols : kPanelCols) + 1) / 2 * 2);
+}
+constexpr int64_t BlockBytes(int64_t cols) { return kBlockTokens * 2 * ((cols + 1) / 2 * 2); }
+
+struct PanelArgs {
+  const std::byte* w = nullptr;  // as in MatmulKernelArgs
+  int64_t row_bytes = 0;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  const float* bias = nullptr;
+  const std::byte* x = nullptr;  // blocks of BlockBytes(cols)
+  int64_t num_tokens = 0;
+  float* y = nullptr;
+  int64_t y_stride = 0;  // floats
+};
+// Output rows [row, row + kPanelRows) for tokens [token_begin, token_end), token_begin a multiple
+// of kBlockTokens. panel: PanelBytes(cols) of scratch, 64-byte aligned.
+using PanelFunction = void(const PanelArgs& args, int64_t row, int64_t token_begin,
+                           int64_t token_end, std::byte* panel);
+// x: tokens [0, tokens) of a block, x_stride floats apart.
+using PackBlockFunction = void(const float* x, int64_t x_stride, int64_t tokens, int64_t cols,
+                               std::byte* block);
+
+// By weight dtype; null: no kernel.
+struct MatmulKernels {
+  static constexpr int kDTypes = 32;
+  Kernel<MatmulFunction> of[kDTypes] = {};
+  FewTokensKernel few[kDTypes] = {};
+  Kernel<PanelFunction> panels[kDTypes] = {};
+  Kernel<PackRowFunction> pack[3] = {};  // by PackedForm
+  Kernel<PackBlockFunction> pack_block;
+
+  const Kernel<MatmulFunction>& For(DType dtype) const { return of[static_cast<int>(dtype)]; }
+  const FewTokensKernel& Few(DType dtype) const { return few[static_cast<int>(dtype)]; }
+  const Kernel<PanelFunction>& Panels(DType dtype) const { return panels[static_cast<int>(dtype)]; }
+  const Kernel<PackRowFunction>& Pack(PackedForm form) const {
+    return pack[static_cast<int>(form)];
+  }
+};
+
+}  // namespace tenon

@@ -1,0 +1,230 @@
+#include "tenon/ops/narrow_matmul.h"
+
+#include <algorithm>
+
+#include "tenon/ops/rows.h"
+#include "tenon/tensor/buffer.h"
+
+namespace tenon {
+namespace {
+
+// So many tokens read the weights in place, row by row; more of them pay for expanding panels.
+constexpr int64_t kFewTokens = 8;
+
+int64_t CeilDiv(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
+
+// --- packing
+
+struct PackArgs {
+  Operand x, packed;
+  PackRowFunction* row = nullptr;
+  PackBlockFunction* block = nullptr;
+  int64_t x_stride = 0;  // floats
+  int64_t cols = 0;
+  int64_t num_tokens = 0;
+  int64_t unit_bytes = 0;  // of a packed row or block
+};
+
+void RunPackRows(const PackArgs& a, const RunContext& context, int64_t begin, int64_t end) {
+  for (int64_t t = begin; t < end; ++t) {
+    a.row(a.x.For<float>(context.thread) + t * a.x_stride, a.cols,
+          a.packed.For<std::byte>(context.thread) + t * a.unit_bytes);
+  }
+}
+
+void RunPackBlocks(const PackArgs& a, const RunContext& context, int64_t begin, int64_t end) {
+  for (int64_t b = begin; b < end; ++b) {
+    const int64_t t = b * kBlockTokens;
+    a.block(a.x.For<float>(context.thread) + t * a.x_stride, a.x_stride,
+            std::min(kBlockTokens, a.num_tokens - t), a.cols,
+            a.packed.For<std::byte>(context.thread) + b * a.unit_bytes);
+  }
+}
+
+PackArgs& FillPack(PackArgs& args, const Value& x, int64_t unit_bytes) {
+  args.x_stride = FloatStride(x, 0);
+  args.cols = x.dim(1);
+  args.num_tokens = x.dim(0);
+  args.unit_bytes = unit_bytes;
+  return args;
+}
+
+// --- few tokens
+
+struct FewArgs {
+  Operand x, y;
+  const MatrixRef* segments = nullptr;  // of one dtype
+  int32_t count = 0;
+  int64_t num_tokens = 0;
+  int64_t x_stride = 0;  // bytes
+  int64_t y_stride = 0;  // floats
+  PackedMatmulFunction* matmul = nullptr;
+};
+
+int64_t GroupsOf(const MatrixRef& w) { return CeilDiv(w.rows, kMatmulTileRows); }
+
+// Items are groups of kMatmulTileRows rows, segment after segment, each starting anew.
+void RunFew(const FewArgs& a, const RunContext& context, int64_t begin, int64_t end) {
+  int64_t first_group = 0;
+  int64_t first_row = 0;
+  for (int32_t s = 0; s < a.count && first_group < end; ++s) {
+    const MatrixRef& w = a.segments[s];
+    const int64_t groups = GroupsOf(w);
+    const int64_t from = std::max(begin, first_group) - first_group;
+    const int64_t to = std::min(end - first_group, groups);
+    if (from < to) {
+      PackedMatmulArgs args;
+      args.w = w.data;
+      args.row_bytes = w.row_bytes;
+      args.cols = w.cols;
+      args.bias = w.bias;
+      args.x = a.x.For<std::byte>(context.thread);
+      args.x_stride = a.x_stride;
+      args.num_tokens = a.num_tokens;
+      args.y = a.y.For<float>(context.thread) + first_row;
+      args.y_stride = a.y_stride;
+      a.matmul(args, from * kMatmulTileRows, std::min(w.rows, to * kMatmulTileRows));
+    }
+    first_group += groups;
+    first_row += w.rows;
+  }
+}
+
+// Groups handed out at a time: a few claims for each thread, but never less than a stretch of
+// memory that is worth reading at once.
+int64_t FewGrain(int64_t groups, int64_t row_bytes) {
+  constexpr int64_t kClaims = 12;
+  constexpr int64_t kBytes = 16384;
+  const int64_t by_bytes = kBytes / std::max<int64_t>(1, row_bytes * kMatmulTileRows);
+  return std::max<int64_t>({1, by_bytes, CeilDiv(groups, kClaims)});
+}
+
+void RecordFew(Tape& tape, std::span<const MatrixRef> segments, const Value& packed,
+               const Value& y) {
+  const FewTokensKernel& kernel = tape.kernels().matmul.Few(segments[0].dtype);
+  int64_t groups = 0;
+  for (const MatrixRef& w : segments) groups += GroupsOf(w);
+  RecordBuilder<FewArgs> record(tape, "matmul", kernel.matmul.name);
+  record.args().segments = segments.data();
+  record.args().count = static_cast<int32_t>(segments.size());
+  record.args().num_tokens = y.dim(0);
+  record.args().x_stride = packed.stride_bytes(0);
+  record.args().y_stride = FloatStride(y, 0);
+  record.args().matmul = kernel.matmul.run;
+  record.Read(&FewArgs::x, packed).Write(&FewArgs::y, y);
+  record.Commit<RunFew>({.items = groups, .grain = FewGrain(groups, segments[0].row_bytes)});
+}
+
+// --- many tokens
+
+struct ManyArgs {
+  Operand x, y;
+  const MatrixRef* segments = nullptr;  // of one dtype
+  int32_t count = 0;
+  int64_t num_tokens = 0;
+  int64_t y_stride = 0;  // floats
+  int64_t parts = 1;     // of the tokens
+  int64_t part_tokens = 0;
+  PanelFunction* multiply = nullptr;
+};
+
+int64_t PanelsOf(const MatrixRef& w) { return CeilDiv(w.rows, kPanelRows); }
+
+// Items are (panel, part of the tokens), segment after segment.
+void RunMany(const ManyArgs& a, const RunContext& context, int64_t begin, int64_t end) {
+  for (int64_t item = begin; item < end; ++item) {
+    int64_t panel = item / a.parts;
+    const int64_t part = item % a.parts;
+    int64_t first_row = 0;
+    int32_t s = 0;
+    for (; panel >= PanelsOf(a.segments[s]); ++s) {
+      panel -= PanelsOf(a.segments[s]);
+      first_row += a.segments[s].rows;
+    }
+    const MatrixRef& w = a.segments[s];
+    PanelArgs args;
+    args.w = w.data;
+    args.row_bytes = w.row_bytes;
+    args.rows = w.rows;
+    args.cols = w.cols;
+    args.bias = w.bias;
+    args.x = a.x.For<std::byte>(context.thread);
+    args.num_tokens = a.num_tokens;
+    args.y = a.y.For<float>(context.thread) + first_row;
+    args.y_stride = a.y_stride;
+    a.multiply(args, panel * kPanelRows, part * a.part_tokens,
+               std::min(a.num_tokens, (part + 1) * a.part_tokens), context.scratch);
+  }
+}
+
+// Parts of the tokens, so that narrow matrices have enough items to share out; each part expands
+// its panel again, so parts stay large.
+int64_t TokenParts(int64_t panels, int64_t num_tokens) {
+  constexpr int64_t kItems = 16;
+  constexpr int64_t kLeastTokens = 96;
+  return std::clamp<int64_t>(CeilDiv(kItems, panels), 1,
+                             std::max<int64_t>(1, num_tokens / kLeastTokens));
+}
+
+void RecordMany(Tape& tape, std::span<const MatrixRef> segments, const Value& blocks,
+                const Value& y) {
+  const Kernel<PanelFunction>& kernel = tape.kernels().matmul.Panels(segments[0].dtype);
+  int64_t panels = 0;
+  for (const MatrixRef& w : segments) panels += PanelsOf(w);
+  RecordBuilder<ManyArgs> record(tape, "matmul", kernel.name);
+  ManyArgs& args = record.args();
+  args.segments = segments.data();
+  args.count = static_cast<int32_t>(segments.size());
+  args.num_tokens = y.dim(0);
+  args.y_stride = FloatStride(y, 0);
+  args.parts = TokenParts(panels, y.dim(0));
+  args.part_tokens = RoundUp(CeilDiv(y.dim(0), args.parts), kBlockTokens);
+  args.multiply = kernel.run;
+  record.Read(&ManyArgs::x, blocks).Write(&ManyArgs::y, y);
+  record.Commit<RunMany>(
+      {.items = panels * args.parts, .scratch_bytes = PanelBytes(segments[0].cols)});
+}
+
+}  // namespace
+
+Value NarrowMatmul::Packed(PackedForm form) {
+  std::optional<Value>& packed = packed_[static_cast<int>(form)];
+  if (packed) return *packed;
+  const Kernel<PackRowFunction>& kernel = tape_.kernels().matmul.Pack(form);
+  const int64_t bytes = PackedRowBytes(form, x_.dim(1));
+  // Cheap enough for each thread to do for itself, which saves a meeting.
+  packed = tape_.NewPrivateValue(DType::kU8, {x_.dim(0), bytes});
+  RecordBuilder<PackArgs> record(tape_, "pack", kernel.name);
+  FillPack(record.args(), x_, bytes).row = kernel.run;
+  record.Read(&PackArgs::x, x_).Write(&PackArgs::packed, *packed);
+  record.Commit<RunPackRows>({.items = x_.dim(0), .everyone = true});
+  return *packed;
+}
+
+Value NarrowMatmul::Blocks() {
+  if (blocks_) return *blocks_;
+  const Kernel<PackBlockFunction>& kernel = tape_.kernels().matmul.pack_block;
+  const int64_t count = CeilDiv(x_.dim(0), kBlockTokens);
+  const int64_t bytes = BlockBytes(x_.dim(1));
+  blocks_ = tape_.NewValue(DType::kU8, {count, bytes});
+  RecordBuilder<PackArgs> record(tape_, "pack", kernel.name);
+  FillPack(record.args(), x_, bytes).block = kernel.run;
+  record.Read(&PackArgs::x, x_).Write(&PackArgs::packed, *blocks_);
+  record.Commit<RunPackBlocks>({.items = count});
+  return *blocks_;
+}
+
+bool NarrowMatmul::Record(std::span<const MatrixRef> segments, const Value& y) {
+  if (segments[0].compute == Compute::kFp32 || x_.dim(0) == 0) return false;
+  const MatmulKernels& kernels = tape_.kernels().matmul;
+  const FewTokensKernel& few = kernels.Few(segments[0].dtype);
+  if (x_.dim(0) <= kFewTokens && few.matmul.run != nullptr) {
+    RecordFew(tape_, segments, Packed(few.form), y);
+    return true;
+  }
+  if (x_.dim(0) <= kFewTokens || kernels.Panels(segments[0].dtype).run == nullptr) return false;
+  RecordMany(tape_, segments, Blocks(), y);
+  return true;
+}
+
+}  // namespace tenon

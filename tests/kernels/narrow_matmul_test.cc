@@ -1,0 +1,191 @@
+// Matmuls with narrow activations against plain code in double on the rounded operands: what is
+// left is the order of fp32 additions. Tables without such kernels have nothing to test here.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "kernels/random_data.h"
+#include "tenon/tensor/buffer.h"
+
+namespace tenon {
+namespace {
+
+using test::At;
+using test::D;
+using test::Floats;
+using test::RandomWeights;
+using test::Weights;
+
+constexpr float kUntouched = 12345.0f;
+constexpr double kTolerance = 2e-6;  // of the sum of |w x|
+
+double Bf16(float x) { return D(Bf16ToFloat(FloatToBf16(x))); }
+
+// x as int8 in blocks of 32 with one scale, back as numbers.
+std::vector<double> Int8Rounded(const float* x, int64_t cols) {
+  std::vector<double> rounded(At(cols));
+  for (int64_t begin = 0; begin < cols; begin += 32) {
+    const int64_t end = std::min(cols, begin + 32);
+    float top = 0;
+    for (int64_t i = begin; i < end; ++i) top = std::max(top, std::abs(x[i]));
+    const float inverse = top > 0 ? 127.0f / top : 0.0f;
+    for (int64_t i = begin; i < end; ++i) {
+      rounded[At(i)] = D(std::nearbyint(x[i] * inverse)) * D(top / 127.0f);
+    }
+  }
+  return rounded;
+}
+
+std::vector<double> Bf16Rounded(const float* x, int64_t cols) {
+  std::vector<double> rounded(At(cols));
+  for (int64_t i = 0; i < cols; ++i) rounded[At(i)] = Bf16(x[i]);
+  return rounded;
+}
+
+struct Expected {
+  double value = 0;
+  double magnitude = 0;
+};
+Expected Dot(const Weights& w, int64_t row, const std::vector<double>& x, bool bf16_weights) {
+  Expected e;
+  for (int64_t c = 0; c < w.cols; ++c) {
+    const double weight = w.At(row, c);
+    const double product = (bf16_weights ? Bf16(static_cast<float>(weight)) : weight) * x[At(c)];
+    e.value += product;
+    e.magnitude += std::abs(product);
+  }
+  return e;
+}
+
+Buffer Scratch(int64_t bytes) { return *Buffer::Allocate(bytes, "test"); }
+
+struct Case {
+  DType dtype = DType::kF32;
+  int64_t rows = 0, cols = 0, tokens = 0;
+  bool has_bias = false;
+};
+
+void ExpectFew(const Case& c) {
+  SCOPED_TRACE(testing::Message() << NameOf(c.dtype) << " " << c.rows << "x" << c.cols << ", "
+                                  << c.tokens << " tokens");
+  const MatmulKernels& kernels = test::Kernels().matmul;
+  const FewTokensKernel& kernel = kernels.Few(c.dtype);
+  const Weights w = RandomWeights(c.dtype, c.rows, c.cols, 7);
+  const std::vector<float> x = Floats(c.tokens * c.cols, 3, 2.0f);
+  const std::vector<float> bias = Floats(c.rows, 5);
+  const int64_t bytes = PackedRowBytes(kernel.form, c.cols);
+  const Buffer packed = Scratch(bytes * c.tokens);
+  for (int64_t t = 0; t < c.tokens; ++t) {
+    kernels.Pack(kernel.form).run(x.data() + t * c.cols, c.cols, packed.data() + t * bytes);
+  }
+  std::vector<float> y(At(c.tokens * c.rows), kUntouched);
+  PackedMatmulArgs args{w.data(),      w.row_bytes, c.cols,   c.has_bias ? bias.data() : nullptr,
+                        packed.data(), bytes,       c.tokens, y.data(),
+                        c.rows};
+  const int64_t middle = c.rows / 2 / kMatmulTileRows * kMatmulTileRows;
+  kernel.matmul.run(args, 0, middle);
+  for (int64_t t = 0; t < c.tokens; ++t) {
+    for (int64_t r = middle; r < c.rows; ++r) ASSERT_EQ(y[At(t * c.rows + r)], kUntouched);
+  }
+  kernel.matmul.run(args, middle, c.rows);
+  for (int64_t t = 0; t < c.tokens; ++t) {
+    const float* row = x.data() + t * c.cols;
+    const std::vector<double> rounded =
+        kernel.form == PackedForm::kBf16 ? Bf16Rounded(row, c.cols) : Int8Rounded(row, c.cols);
+    for (int64_t r = 0; r < c.rows; ++r) {
+      const Expected e = Dot(w, r, rounded, false);
+      const double b = c.has_bias ? D(bias[At(r)]) : 0.0;
+      ASSERT_NEAR(D(y[At(t * c.rows + r)]), e.value + b,
+                  kTolerance * (e.magnitude + std::abs(b)) + 1e-12)
+          << "token " << t << " row " << r;
+    }
+  }
+}
+
+void ExpectPanels(const Case& c) {
+  SCOPED_TRACE(testing::Message() << NameOf(c.dtype) << " " << c.rows << "x" << c.cols << ", "
+                                  << c.tokens << " tokens");
+  const MatmulKernels& kernels = test::Kernels().matmul;
+  const Weights w = RandomWeights(c.dtype, c.rows, c.cols, 11);
+  const std::vector<float> x = Floats(c.tokens * c.cols, 13, 2.0f);
+  const std::vector<float> bias = Floats(c.rows, 17);
+  const int64_t bytes = BlockBytes(c.cols);
+  const int64_t count = (c.tokens + kBlockTokens - 1) / kBlockTokens;
+  const Buffer blocks = Scratch(bytes * count);
+  const Buffer panel = Scratch(PanelBytes(c.cols));
+  for (int64_t b = 0; b < count; ++b) {
+    const int64_t t = b * kBlockTokens;
+    kernels.pack_block.run(x.data() + t * c.cols, c.cols, std::min(kBlockTokens, c.tokens - t),
+                           c.cols, blocks.data() + b * bytes);
+  }
+  std::vector<float> y(At(c.tokens * c.rows), kUntouched);
+  const PanelArgs args{
+      w.data(),      w.row_bytes, c.rows,   c.cols, c.has_bias ? bias.data() : nullptr,
+      blocks.data(), c.tokens,    y.data(), c.rows};
+  const int64_t middle = c.tokens / 2 / kBlockTokens * kBlockTokens;
+  for (int64_t row = 0; row < c.rows; row += kPanelRows) {
+    if (middle > 0) kernels.Panels(c.dtype).run(args, row, 0, middle, panel.data());
+    kernels.Panels(c.dtype).run(args, row, middle, c.tokens, panel.data());
+  }
+  for (int64_t t = 0; t < c.tokens; ++t) {
+    const std::vector<double> rounded = Bf16Rounded(x.data() + t * c.cols, c.cols);
+    for (int64_t r = 0; r < c.rows; ++r) {
+      const Expected e = Dot(w, r, rounded, true);
+      const double b = c.has_bias ? D(bias[At(r)]) : 0.0;
+      ASSERT_NEAR(D(y[At(t * c.rows + r)]), e.value + b,
+                  kTolerance * (e.magnitude + std::abs(b)) + 1e-12)
+          << "token " << t << " row " << r;
+    }
+  }
+}
+
+TEST(NarrowMatmul, FewTokens) {
+  for (const DType dtype : test::kFloatDTypes) {
+    const FewTokensKernel& kernel = test::Kernels().matmul.Few(dtype);
+    if (kernel.matmul.run == nullptr) continue;
+    const int64_t block = std::max<int64_t>(1, InfoOf(dtype).block_elements);
+    for (const int64_t cols : {1, 31, 32, 33, 64, 95, 96, 576, 1536, 2048, 2112}) {
+      if (cols % block != 0) continue;
+      for (const int64_t rows : {1, 3, 4, 5, 8, 23}) {
+        for (const int64_t tokens : {1, 2, 3, 5}) {
+          ExpectFew({dtype, rows, cols, tokens, rows % 2 == 0});
+        }
+      }
+    }
+  }
+}
+
+TEST(NarrowMatmul, ManyTokens) {
+  for (const DType dtype : test::kFloatDTypes) {
+    if (test::Kernels().matmul.Panels(dtype).run == nullptr) continue;
+    const int64_t block = std::max<int64_t>(1, InfoOf(dtype).block_elements);
+    for (const int64_t cols : {1, 2, 31, 32, 33, 96, 256, 512, 2048 + 256, 2048 + 5}) {
+      if (cols % block != 0) continue;
+      for (const int64_t rows : {1, 15, 64, 65, 100}) {
+        for (const int64_t tokens : {1, 5, 6, 9, 16}) {
+          ExpectPanels({dtype, rows, cols, tokens, rows % 2 == 1});
+        }
+      }
+    }
+  }
+}
+
+// What selection relies on: the best table has all of them, each with what it needs.
+TEST(NarrowMatmul, EveryKernelHasItsPacking) {
+  const MatmulKernels& kernels = test::Kernels().matmul;
+  for (const DType dtype : test::kFloatDTypes) {
+    const FewTokensKernel& few = kernels.Few(dtype);
+    if (few.matmul.run != nullptr) EXPECT_NE(kernels.Pack(few.form).run, nullptr);
+    if (kernels.Panels(dtype).run != nullptr) EXPECT_NE(kernels.pack_block.run, nullptr);
+  }
+  if (test::TestIsa() != Isa::kAvx512Bf16Vnni) return;
+  for (const DType dtype : {DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
+    EXPECT_NE(kernels.Few(dtype).matmul.run, nullptr) << NameOf(dtype);
+    EXPECT_NE(kernels.Panels(dtype).run, nullptr) << NameOf(dtype);
+  }
+}
+
+}  // namespace
+}  // namespace tenon
