@@ -54,6 +54,7 @@ Action AddTokenize(CLI::App& app);
 Action AddRender(CLI::App& app);
 Action AddInspect(CLI::App& app);
 Action AddModels(CLI::App& app);
+Action AddBench(CLI::App& app);
 
 // Reads JSON lines from stdin, answers each with one line on stdout, in order. A line that fails
 // answers {"error"}; the rest goes on and the command fails at the end (exit 1). `line` counts from

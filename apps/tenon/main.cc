@@ -66,7 +66,8 @@ int main(int argc, char** argv) {
   std::vector<std::pair<const CLI::App*, Action>> actions;
   for (const tenon::cli::AddCommand add :
        {tenon::cli::AddRun, tenon::cli::AddExplain, tenon::cli::AddModels, tenon::cli::AddLogits,
-        tenon::cli::AddTokenize, tenon::cli::AddRender, tenon::cli::AddInspect}) {
+        tenon::cli::AddTokenize, tenon::cli::AddRender, tenon::cli::AddInspect,
+        tenon::cli::AddBench}) {
     Action action = add(app);
     actions.emplace_back(app.get_subcommands({}).back(), std::move(action));
   }

@@ -24,7 +24,7 @@ struct EngineOptions {
   Sourced<std::optional<int64_t>> memory;  // bytes
 
   // Computation and cache.
-  Sourced<std::string> compute;       // auto | fp32
+  Sourced<std::string> compute;       // auto | fp32 | bf16
   Sourced<std::string> attn_backend;  // "auto" or a backend's name
   Sourced<std::string> kv_dtype;      // auto | f32 | bf16
   Sourced<std::optional<int64_t>> page_tokens;

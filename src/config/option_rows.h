@@ -13,7 +13,7 @@ inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 inline constexpr double kInt32Max = 2147483647;
 inline constexpr uint32_t kGenerates = kRun;
 // Commands that plan a model, and so read what decides the plan.
-inline constexpr uint32_t kPlans = kRun | kExplain | kLogits;
+inline constexpr uint32_t kPlans = kRun | kExplain | kLogits | kBench;
 
 inline constexpr OptionRow kOptionRows[] = {
     {"config", OptionKind::kPath, &EngineOptions::config, "", "", 0, 0, "", kAllCommands,
@@ -29,8 +29,8 @@ inline constexpr OptionRow kOptionRows[] = {
      "instruction set of the kernels; auto: the best of this machine"},
     {"memory", OptionKind::kSize, &EngineOptions::memory, "auto", "auto", 1, kNoLimit, "bytes",
      kPlans, "memory that may be used; auto: the limit of this process"},
-    {"compute", OptionKind::kEnum, &EngineOptions::compute, "auto", "auto|fp32", 0, 0, "", kPlans,
-     "format of activations in matrix products; auto: the fastest that the weights allow"},
+    {"compute", OptionKind::kEnum, &EngineOptions::compute, "auto", "auto|fp32|bf16", 0, 0, "",
+     kPlans, "format of activations in matrix products; auto: the fastest that the weights allow"},
     {"attn-backend", OptionKind::kEnum, &EngineOptions::attn_backend, "auto", "auto|{attn-backend}",
      0, 0, "", kPlans, "attention backend of all layers; auto: the first that supports the model"},
     {"kv-dtype", OptionKind::kEnum, &EngineOptions::kv_dtype, "auto", "auto|f32|bf16", 0, 0, "",

@@ -33,8 +33,9 @@ enum Command : uint32_t {
   kTokenize = 1u << 4,
   kRender = 1u << 5,
   kInspect = 1u << 6,
+  kBench = 1u << 7,
 };
-inline constexpr uint32_t kAllCommands = (1u << 7) - 1;
+inline constexpr uint32_t kAllCommands = (1u << 8) - 1;
 // "run, serve"; "all".
 std::string CommandNames(uint32_t commands);
 

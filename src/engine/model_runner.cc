@@ -152,7 +152,7 @@ Status ModelRunner::RunStep(std::span<const int32_t> ids, bool encode, WantLogit
     TN_ASSIGN_OR_RETURN(RecordedStep * step, StepFor(key));
     step_plans_.Prepare(shape_.layout());
     step->tape->Run(team_);
-    for (const Tape::Record& record : step->tape->records()) ++dispatched_[record.kernel];
+    ++step->runs;
     if (taps_) CollectTaps(*step->tape);
     if (encode) continue;
     history_.insert(history_.end(), part.begin(), part.end());
@@ -171,7 +171,10 @@ Result<ModelRunner::RecordedStep*> ModelRunner::StepFor(const StepKey& key) {
       const auto victim = std::find_if(steps_.begin(), steps_.end(), [](const auto& step) {
         return step.first.phase != RequestPhase::kDecode;
       });
-      if (victim != steps_.end()) steps_.erase(victim);
+      if (victim != steps_.end()) {
+        AddDispatches(victim->second, dropped_);
+        steps_.erase(victim);
+      }
     }
     RecordedStep step;
     step.tape = std::make_unique<Tape>(*plan_->kernels);
@@ -185,6 +188,7 @@ Result<ModelRunner::RecordedStep*> ModelRunner::StepFor(const StepKey& key) {
       step.tape->Keep(step.logits, "logits");
     }
     step.tape->Seal(plan_->threads);
+    if (profiles_) step.tape->Profile();
     it = steps_.emplace(key, std::move(step)).first;
   }
   TN_RETURN_IF_ERROR(BindStep(it->second));
@@ -206,6 +210,49 @@ Status ModelRunner::BindStep(RecordedStep& step) {
     step.bound_to = arena_generation_;
   }
   return {};
+}
+
+void ModelRunner::AddDispatches(const RecordedStep& step, std::map<std::string, int64_t>& counts) {
+  for (const Tape::Record& record : step.tape->records()) counts[record.kernel] += step.runs;
+}
+
+std::map<std::string, int64_t> ModelRunner::dispatched() const {
+  std::map<std::string, int64_t> counts = dropped_;
+  for (const auto& [key, step] : steps_) AddDispatches(step, counts);
+  return counts;
+}
+
+void ModelRunner::Profile() {
+  profiles_ = true;
+  for (auto& [key, step] : steps_) step.tape->Profile();
+}
+
+std::vector<ModelRunner::ProfileRow> ModelRunner::profile() const {
+  std::vector<ProfileRow> rows;
+  for (const auto& [key, step] : steps_) {
+    if (step.tape->times().empty()) continue;
+    const size_t first = rows.size();
+    const std::string name = key.phase == RequestPhase::kDecode ? "decode"
+                             : key.encode ? fmt::format("encode {}", key.num_tokens)
+                                          : fmt::format("prefill {}", key.num_tokens);
+    for (size_t i = 0; i < step.tape->records().size(); ++i) {
+      const Tape::Record& record = step.tape->records()[i];
+      const Tape::RecordTime& time = step.tape->times()[i];
+      auto row = std::find_if(rows.begin() + static_cast<std::ptrdiff_t>(first), rows.end(),
+                              [&](const ProfileRow& r) { return r.kernel == record.kernel; });
+      if (row == rows.end()) {
+        row = rows.insert(rows.end(), {name, record.op, record.kernel, step.runs, 0, 0, 0});
+      }
+      ++row->records;
+      row->work_seconds += 1e-9 * static_cast<double>(time.work_ns);
+      row->wait_seconds += 1e-9 * static_cast<double>(time.wait_ns);
+    }
+    std::sort(rows.begin() + static_cast<std::ptrdiff_t>(first), rows.end(),
+              [](const ProfileRow& a, const ProfileRow& b) {
+                return a.work_seconds + a.wait_seconds > b.work_seconds + b.wait_seconds;
+              });
+  }
+  return rows;
 }
 
 void ModelRunner::CollectTaps(const Tape& tape) {

@@ -49,7 +49,21 @@ class ModelRunner {
   const std::map<std::string, TapRows>& taps() const { return tap_rows_; }
 
   // How often each kernel ran: what the plan said is what runs.
-  const std::map<std::string, int64_t>& dispatched() const { return dispatched_; }
+  std::map<std::string, int64_t> dispatched() const;
+
+  // From now on steps are measured record by record, on the calling thread.
+  void Profile();
+  // One line per op and kernel of one kind of step, the most expensive first.
+  struct ProfileRow {
+    std::string step;  // "prefill 512", "decode"
+    std::string op;
+    std::string kernel;
+    int64_t runs = 0;  // of the step
+    int64_t records = 0;
+    double work_seconds = 0;
+    double wait_seconds = 0;  // for other threads, before the record
+  };
+  std::vector<ProfileRow> profile() const;
 
  private:
   struct StepKey {
@@ -64,6 +78,7 @@ class ModelRunner {
   struct RecordedStep {
     std::unique_ptr<Tape> tape;
     Value logits;
+    int64_t runs = 0;
     uint64_t bound_to = 0;  // which arena
   };
 
@@ -74,6 +89,7 @@ class ModelRunner {
   Result<RecordedStep*> StepFor(const StepKey& key);
   Status BindStep(RecordedStep& step);
   void CollectTaps(const Tape& tape);
+  static void AddDispatches(const RecordedStep& step, std::map<std::string, int64_t>& counts);
   // Ropes whose frequencies depend on the length: true when the cached rows no longer fit them.
   bool UpdateRopes(int64_t new_length);
 
@@ -93,7 +109,8 @@ class ModelRunner {
   std::vector<float> logits_;
   bool taps_ = false;
   std::map<std::string, TapRows> tap_rows_;
-  std::map<std::string, int64_t> dispatched_;
+  bool profiles_ = false;
+  std::map<std::string, int64_t> dropped_;  // dispatches of recorded steps that are gone
 };
 
 }  // namespace tenon

@@ -159,6 +159,16 @@ struct RecurrentKernels {
   Kernel<void(const ScanKernelArgs& args)> scan;
 };
 
+// --- yardsticks: what one core can do at most
+
+struct ProbeKernels {
+  // Reads all of it; the result keeps the compiler from dropping the loads.
+  Kernel<float(const std::byte* data, int64_t bytes)> read;
+  // The widest multiply-adds of the table (bf16 where it has them) on registers.
+  Kernel<float(int64_t steps)> multiply;
+  double operations_per_step = 0;  // of multiply; a multiply-add is two
+};
+
 struct KernelTable {
   const char* name = "";
   Isa isa = Isa::kReference;
@@ -170,6 +180,7 @@ struct KernelTable {
   MoeKernels moe;
   RecurrentKernels recurrent;
   AttentionKernels attention;
+  ProbeKernels probes;
 };
 
 const KernelTable& ReferenceKernels();

@@ -20,12 +20,17 @@ Linear::Linear(const Scope& parent, std::string_view fused_name, int64_t in,
 
 std::string Linear::PathOf(const Segment& segment) const { return prefix_ + segment.name; }
 
+MatrixRef Linear::Exactly(MatrixRef matrix) const {
+  if (exact_) matrix.compute = Compute::kFp32;
+  return matrix;
+}
+
 void Linear::CreateWeights(LoadContext& context) {
   for (size_t i = 0; i < segments_.size(); ++i) {
     const Segment& segment = segments_[i];
     const Parameter& weight = AddParameter(context, PathOf(segment) + ".weight",
                                            {segment.rows, in_}, Parameter::Form::kAsStored);
-    matrices_[i] = MetaMatrixOf(weight);
+    matrices_[i] = Exactly(MetaMatrixOf(weight));
     if (segment.has_bias) {
       AddParameter(context, PathOf(segment) + ".bias", {segment.rows}, Parameter::Form::kFloat32);
     }
@@ -35,7 +40,7 @@ void Linear::CreateWeights(LoadContext& context) {
 void Linear::LinkWeights() {
   size_t next = 0;
   for (size_t i = 0; i < segments_.size(); ++i) {
-    matrices_[i] = MatrixOf(parameters_[next++]);
+    matrices_[i] = Exactly(MatrixOf(parameters_[next++]));
     if (segments_[i].has_bias) matrices_[i].bias = parameters_[next++].floats();
   }
 }

@@ -23,6 +23,9 @@ class Linear : public Module {
   Linear(const Scope& parent, std::string_view fused_name, int64_t in,
          std::vector<Segment> segments);
 
+  // Activations stay fp32 whatever the options say: routers, whose small differences decide. Before
+  // CreateWeights.
+  void KeepExact() { exact_ = true; }
   void CreateWeights(LoadContext& context) override;
   void LinkWeights() override;
 
@@ -39,8 +42,10 @@ class Linear : public Module {
 
  private:
   std::string PathOf(const Segment& segment) const;
+  MatrixRef Exactly(MatrixRef matrix) const;
 
   int64_t in_;
+  bool exact_ = false;
   std::vector<Segment> segments_;
   std::string prefix_;               // of the segments' paths, with its dot
   std::vector<MatrixRef> matrices_;  // [segments]; sized at construction, so addresses are stable

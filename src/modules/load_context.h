@@ -16,6 +16,7 @@
 #include "tenon/base/machine_profile.h"
 #include "tenon/cache/cache_spec.h"
 #include "tenon/checkpoint/tensor_index.h"
+#include "tenon/ops/matmul.h"
 
 namespace tenon {
 
@@ -26,6 +27,7 @@ class RopeTable;
 // The choices that construction needs, each with its origin.
 struct ConstructionOptions {
   Sourced<std::string> attention_backend = {"auto", {}};
+  Sourced<Compute> compute = {Compute::kFp32, {}};
   Sourced<DType> kv_dtype = {DType::kF32, {}};
   Sourced<int64_t> page_tokens = {0, {}};  // 0: by PageTokensFor
   int64_t mla_context_chunk = 4096;  // cached latent rows expanded at a time in an MLA prefill

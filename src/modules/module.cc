@@ -40,6 +40,7 @@ Scope Scope::Parent() const {
 }
 
 bool Parameter::Declare(LoadContext& context) {
+  compute_ = context.options.compute.value;
   if (context.index == nullptr) {
     stored_dtype_ = context.default_dtype;
     return true;
@@ -104,6 +105,7 @@ MatrixRef MetaMatrixOf(const Parameter& parameter) {
   matrix.rows = parameter.shape().rows();
   matrix.cols = parameter.shape().dim(-1);
   matrix.row_bytes = RowBytes(matrix.dtype, matrix.cols);
+  matrix.compute = parameter.compute();
   return matrix;
 }
 

@@ -31,6 +31,8 @@ class Parameter {
   const Shape& shape() const { return shape_; }
   DType dtype() const { return form_ == Form::kFloat32 ? DType::kF32 : stored_dtype_; }
   DType stored_dtype() const { return stored_dtype_; }
+  // How products with this matrix may round their activations.
+  Compute compute() const { return compute_; }
   int64_t held_bytes() const {
     return shape_.rows() * RowBytes(dtype(), shape_.rank() == 0 ? 1 : shape_.dim(-1));
   }
@@ -50,6 +52,7 @@ class Parameter {
   Shape shape_;
   Form form_;
   DType stored_dtype_ = DType::kF32;
+  Compute compute_ = Compute::kFp32;
   const IndexedTensor* source_ = nullptr;
   TensorView view_{DType::kF32, {0}, nullptr};
   std::shared_ptr<const void> owner_;  // of the bytes, when they are not ours

@@ -12,6 +12,7 @@ Moe::Moe(const Scope& scope, const MoeOptions& options)
       gate_(static_cast<size_t>(options.routing.experts)),
       up_(gate_.size()),
       down_(gate_.size()) {
+  router_.KeepExact();
   weights_ = {gate_, up_, down_, options.activation};
 }
 

@@ -6,6 +6,10 @@ namespace tenon {
 
 const KernelTable& KernelsFor(Isa isa) { return KernelsUpTo(isa); }
 
+bool HasNarrowMatmuls(const KernelTable& kernels) {
+  return kernels.matmul.pack_block.run != nullptr;
+}
+
 std::string_view NameOf(const KernelTable& kernels) { return kernels.name; }
 
 }  // namespace tenon

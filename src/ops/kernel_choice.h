@@ -12,6 +12,8 @@ struct KernelTable;
 
 // The best table for a machine that has `isa`; at the least the reference.
 const KernelTable& KernelsFor(Isa isa);
+// Whether the table has matmuls that round activations (Compute::kBf16).
+bool HasNarrowMatmuls(const KernelTable& kernels);
 // "reference", "avx2", …
 std::string_view NameOf(const KernelTable& kernels);
 

@@ -67,7 +67,9 @@ void RecordMatmul(Tape& tape, std::span<const MatrixRef> segments, const Value& 
   record.Commit<RunMatmul>(
       {.items = x.dim(0) == 0 ? 0 : y.dim(1),
        .grain = MatmulGrain(y.dim(1), x.dim(1), x.dim(0)),
-       .scratch_bytes = RoundUp(4 * MatmulScratchFloats(x.dim(1)), Buffer::kAlignment)});
+       .scratch_bytes = RoundUp(4 * MatmulScratchFloats(x.dim(1)), Buffer::kAlignment),
+       .weight_bytes = WeightBytes(segments),
+       .operations = Operations(segments, x.dim(0))});
 }
 
 struct EmbedArgs {
@@ -107,6 +109,18 @@ void RunGather(const GatherArgs& a, const RunContext& context, int64_t begin, in
 }  // namespace
 
 std::string_view NameOf(Compute compute) { return compute == Compute::kFp32 ? "fp32" : "bf16"; }
+
+int64_t WeightBytes(std::span<const MatrixRef> segments) {
+  int64_t bytes = 0;
+  for (const MatrixRef& w : segments) bytes += w.rows * w.row_bytes;
+  return bytes;
+}
+
+int64_t Operations(std::span<const MatrixRef> segments, int64_t num_tokens) {
+  int64_t operations = 0;
+  for (const MatrixRef& w : segments) operations += 2 * w.rows * w.cols * num_tokens;
+  return operations;
+}
 
 Value Matmul(Tape& tape, std::span<const MatrixRef> segments, const Value& x) {
   TN_CHECK(IsMatrix(x) && !segments.empty(), "a matmul's input is [num_tokens, cols] fp32");

@@ -26,6 +26,10 @@ struct MatrixRef {
   Compute compute = Compute::kFp32;
 };
 
+// What one product with the segments reads of them, and its operations for num_tokens.
+int64_t WeightBytes(std::span<const MatrixRef> segments);
+int64_t Operations(std::span<const MatrixRef> segments, int64_t num_tokens);
+
 // x [num_tokens, cols] times each segment's transpose, side by side: [num_tokens, sum of rows],
 // fp32. Segments share the input; they may differ in dtype.
 Value Matmul(Tape& tape, std::span<const MatrixRef> segments, const Value& x);

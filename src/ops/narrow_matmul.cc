@@ -112,7 +112,10 @@ void RecordFew(Tape& tape, std::span<const MatrixRef> segments, const Value& pac
   record.args().y_stride = FloatStride(y, 0);
   record.args().matmul = kernel.matmul.run;
   record.Read(&FewArgs::x, packed).Write(&FewArgs::y, y);
-  record.Commit<RunFew>({.items = groups, .grain = FewGrain(groups, segments[0].row_bytes)});
+  record.Commit<RunFew>({.items = groups,
+                         .grain = FewGrain(groups, segments[0].row_bytes),
+                         .weight_bytes = WeightBytes(segments),
+                         .operations = Operations(segments, y.dim(0))});
 }
 
 // --- many tokens
@@ -181,8 +184,10 @@ void RecordMany(Tape& tape, std::span<const MatrixRef> segments, const Value& bl
   args.part_tokens = RoundUp(CeilDiv(y.dim(0), args.parts), kBlockTokens);
   args.multiply = kernel.run;
   record.Read(&ManyArgs::x, blocks).Write(&ManyArgs::y, y);
-  record.Commit<RunMany>(
-      {.items = panels * args.parts, .scratch_bytes = PanelBytes(segments[0].cols)});
+  record.Commit<RunMany>({.items = panels * args.parts,
+                          .scratch_bytes = PanelBytes(segments[0].cols),
+                          .weight_bytes = WeightBytes(segments),
+                          .operations = Operations(segments, y.dim(0))});
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "tenon/ops/tape.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "tenon/tensor/buffer.h"
 
@@ -198,23 +199,47 @@ void Tape::Run(ThreadTeam& team) {
   team.Run([&](int thread) { Execute(team, thread); });
 }
 
+void Tape::RunRecord(size_t index, const RunContext& context) {
+  const Record& record = records_[index];
+  const int64_t items = record.work.items;
+  if (record.work.everyone) {
+    record.run(record.args.data(), context, 0, items);
+    return;
+  }
+  const int64_t grain = record.work.grain;
+  for (;;) {
+    const int64_t begin = claimed_[index].fetch_add(grain, std::memory_order_relaxed);
+    if (begin >= items) return;
+    record.run(record.args.data(), context, begin, std::min(begin + grain, items));
+  }
+}
+
 void Tape::Execute(ThreadTeam& team, int thread) {
+  if (thread == 0 && !times_.empty()) return ExecuteProfiled(team);
   const RunContext context{thread, threads_,
                            scratch_ == nullptr ? nullptr : scratch_ + thread * scratch_per_thread_};
   for (size_t i = 0; i < records_.size(); ++i) {
-    const Record& record = records_[i];
-    if (record.meet_before) team.Meet();
-    const int64_t items = record.work.items;
-    if (record.work.everyone) {
-      record.run(record.args.data(), context, 0, items);
-      continue;
-    }
-    const int64_t grain = record.work.grain;
-    for (;;) {
-      const int64_t begin = claimed_[i].fetch_add(grain, std::memory_order_relaxed);
-      if (begin >= items) break;
-      record.run(record.args.data(), context, begin, std::min(begin + grain, items));
-    }
+    if (records_[i].meet_before) team.Meet();
+    RunRecord(i, context);
+  }
+}
+
+void Tape::ExecuteProfiled(ThreadTeam& team) {
+  using Clock = std::chrono::steady_clock;
+  const auto ns = [](Clock::duration d) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count();
+  };
+  const RunContext context{0, threads_, scratch_};
+  Clock::time_point last = Clock::now();
+  for (size_t i = 0; i < records_.size(); ++i) {
+    if (records_[i].meet_before) team.Meet();
+    const Clock::time_point begin = Clock::now();
+    RunRecord(i, context);
+    const Clock::time_point end = Clock::now();
+    ++times_[i].runs;
+    times_[i].wait_ns += ns(begin - last);
+    times_[i].work_ns += ns(end - begin);
+    last = end;
   }
 }
 

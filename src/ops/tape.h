@@ -53,6 +53,9 @@ struct Work {
   int64_t grain = 1;          // items taken at a time
   bool everyone = false;      // each thread does all of it, writing private values only
   int64_t scratch_bytes = 0;  // per thread
+  // Of matrix products, for profiles: weights read, and operations (a multiply-add is two).
+  int64_t weight_bytes = 0;
+  int64_t operations = 0;
 };
 
 // Identity of something outside the tape that records change: a cache pool, a state slot array.
@@ -110,6 +113,16 @@ class Tape {
   void Bind(std::byte* arena, std::byte* scratch);
   // Executes the records; threads() of the team must be what Seal was told. Allocates nothing.
   void Run(ThreadTeam& team);
+  // From now on Run measures each record on thread 0. Allocates.
+  void Profile() { times_.resize(records_.size()); }
+  struct RecordTime {
+    int64_t runs = 0;
+    int64_t wait_ns = 0;  // for the others, before the record
+    int64_t work_ns = 0;
+  };
+  // [records], or empty.
+  std::span<const RecordTime> times() const { return times_; }
+
   // A kept value's bytes (thread 0's copy of a private one); valid between Run and the next Run.
   TensorView ViewOf(const Value& value) const;
   struct Kept {
@@ -165,6 +178,8 @@ class Tape {
   void PlaceMeetings();
   void PlaceBuffers(int threads);
   void Execute(ThreadTeam& team, int thread);
+  void RunRecord(size_t index, const RunContext& context);
+  void ExecuteProfiled(ThreadTeam& team);
 
   const KernelTable* kernels_;
   const char* scope_ = "";
@@ -174,6 +189,7 @@ class Tape {
   std::vector<BufferInfo> buffers_;
   std::vector<ResourceKey> resources_;
   std::vector<Kept> kept_;
+  std::vector<RecordTime> times_;
   bool sealed_ = false;
   int threads_ = 0;
   int64_t arena_bytes_ = 0;

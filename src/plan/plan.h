@@ -37,6 +37,8 @@ struct StepSummary {
   int meetings = 0;
   int64_t arena_bytes = 0;
   int64_t scratch_bytes = 0;
+  int64_t weight_bytes = 0;                          // that matrix products read
+  int64_t operations = 0;                            // of matrix products; a multiply-add is two
   std::vector<std::pair<std::string, int>> kernels;  // name, how often
 };
 

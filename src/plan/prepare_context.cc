@@ -31,19 +31,29 @@ Result<DType> ResolveKvDtype(const EngineOptions& options, LoadContext& context)
                                 options.kv_dtype.origin.Text()));
 }
 
-Status ResolveCompute(const EngineOptions& options, LoadContext& context) {
-  const std::string& wanted = options.compute.value;
-  if (EqualsIgnoreCase(wanted, "fp32")) return {};
-  if (EqualsIgnoreCase(wanted, "auto")) {
+Result<Compute> ResolveCompute(const Sourced<std::string>& wanted, LoadContext& context,
+                               const KernelTable& kernels) {
+  const bool can_narrow = HasNarrowMatmuls(kernels);
+  if (EqualsIgnoreCase(wanted.value, "auto")) {
+    const Compute compute = can_narrow ? Compute::kBf16 : Compute::kFp32;
     context.Record({.field = "compute",
                     .requested = "auto",
-                    .resolved = "fp32",
+                    .resolved = std::string(NameOf(compute)),
                     .by = "options",
-                    .why = "the only arithmetic of this build"});
-    return {};
+                    .why = can_narrow ? "the kernels multiply bf16, and int8 for GGUF blocks"
+                                      : "the kernels of this instruction set multiply fp32"});
+    return compute;
   }
-  return UsageError(fmt::format("compute = '{}' (set by {}), allowed: auto, fp32", wanted,
-                                options.compute.origin.Text()));
+  if (EqualsIgnoreCase(wanted.value, "fp32")) return Compute::kFp32;
+  if (!EqualsIgnoreCase(wanted.value, "bf16")) {
+    return UsageError(fmt::format("compute = '{}' (set by {}), allowed: auto, fp32, bf16",
+                                  wanted.value, wanted.origin.Text()));
+  }
+  if (can_narrow) return Compute::kBf16;
+  return Unavailable(fmt::format(
+      "compute = bf16 (set by {}), but the kernels of isa = {} multiply fp32 only; fix: --compute "
+      "auto",
+      wanted.origin.Text(), NameOf(kernels)));
 }
 
 Status ResolveMachine(const EngineOptions& options, MachineProfile& machine) {
@@ -73,13 +83,15 @@ Status PrepareContext(PlannedModel& plan) {
   context.ledger =
       Ledger({options.allow_downgrade.value.begin(), options.allow_downgrade.value.end()});
   TN_RETURN_IF_ERROR(ResolveMachine(options, context.machine));
-  TN_RETURN_IF_ERROR(ResolveCompute(options, context));
+  plan.kernels = &KernelsFor(context.machine.isa);
+  context.options.compute.origin = options.compute.origin;
+  TN_ASSIGN_OR_RETURN(context.options.compute.value,
+                      ResolveCompute(options.compute, context, *plan.kernels));
   TN_ASSIGN_OR_RETURN(context.options.kv_dtype.value, ResolveKvDtype(options, context));
   context.options.kv_dtype.origin = options.kv_dtype.origin;
   context.options.attention_backend = options.attn_backend;
   context.options.page_tokens = {options.page_tokens.value.value_or(0), options.page_tokens.origin};
   context.options.mla_context_chunk = options.mla_context_chunk.value;
-  plan.kernels = &KernelsFor(context.machine.isa);
   plan.backends = BuiltinBackends(*plan.kernels);
   context.backends = &plan.backends;
   TN_RETURN_IF_ERROR(CheckBackendName(options.attn_backend, plan.backends));

@@ -75,6 +75,8 @@ Json StepsJson(const PlannedModel& plan) {
     row.Set("records", step.records);
     row.Set("meetings", static_cast<int64_t>(step.meetings));
     row.Set("arena_bytes", step.arena_bytes);
+    row.Set("weight_bytes", step.weight_bytes);
+    row.Set("operations", step.operations);
     Json kernels{Json::Object{}};
     for (const auto& [name, count] : step.kernels) kernels.Set(name, static_cast<int64_t>(count));
     row.Set("kernels", std::move(kernels));

@@ -43,6 +43,8 @@ StepSummary Summarise(const Tape& tape, std::string name) {
   summary.arena_bytes = tape.arena_bytes();
   summary.scratch_bytes = tape.scratch_bytes();
   for (const Tape::Record& record : tape.records()) {
+    summary.weight_bytes += record.work.weight_bytes;
+    summary.operations += record.work.operations;
     auto row = std::find_if(summary.kernels.begin(), summary.kernels.end(),
                             [&](const auto& kernel) { return kernel.first == record.kernel; });
     if (row == summary.kernels.end()) row = summary.kernels.insert(row, {record.kernel, 0});

@@ -10,7 +10,7 @@ void AddMatmuls(MatmulKernels& matmul);
 void AddNorms(NormKernels& norm);
 void AddElementwise(ElementwiseKernels& elementwise);
 void AddRope(RopeKernels& rope);
-void AddRows(RowKernels& rows);
 void AddAttention(AttentionKernels& attention);
+void AddProbes(ProbeKernels& probes);
 
 }  // namespace tenon::TN_ISA

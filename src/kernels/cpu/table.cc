@@ -19,6 +19,7 @@ const KernelTable& Kernels() {
     AddElementwise(t.elementwise);
     AddRope(t.rope);
     AddAttention(t.attention);
+    AddProbes(t.probes);
 #if defined(__AVX512BF16__) && defined(__AVX512VNNI__)
     AddPacking(t.matmul);
     AddBlockRows(t.matmul);

@@ -7,6 +7,7 @@
 namespace tenon::reference {
 
 void AddMatmuls(MatmulKernels& matmul);
+void AddProbes(ProbeKernels& probes);
 
 void RmsNorm(const NormKernelArgs& args, const float* x, float* y);
 void LayerNorm(const NormKernelArgs& args, const float* x, float* y);

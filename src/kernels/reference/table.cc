@@ -8,6 +8,7 @@ KernelTable MakeTable() {
   table.name = "reference";
   table.isa = Isa::kReference;
   reference::AddMatmuls(table.matmul);
+  reference::AddProbes(table.probes);
   table.norm.rms = {reference::RmsNorm, "reference/rms_norm"};
   table.norm.layer = {reference::LayerNorm, "reference/layer_norm"};
   table.norm.gated_rms = {reference::GatedRmsNorm, "reference/gated_rms_norm"};
