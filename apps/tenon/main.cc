@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 #include <vector>
@@ -21,11 +22,10 @@ int ReportUsage(const CLI::App& app, const CLI::ParseError& error) {
   return code == 0 ? 0 : 2;  // 0: help or version was asked for
 }
 
-int UnknownCommand(const CLI::App& app, const std::string& name) {
-  std::vector<std::string> commands;
-  for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());
-  fmt::print(stderr, "tenon: no command '{}'; allowed: {}\n", name, tenon::Join(commands, ", "));
-  return 2;
+std::vector<std::string> CommandNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return names;
 }
 
 }  // namespace
@@ -45,8 +45,12 @@ int main(int argc, char** argv) {
     actions.emplace_back(app.get_subcommands({}).back(), std::move(action));
   }
   // CLI11 would only say that a command is missing.
-  if (argc > 1 && argv[1][0] != '-' && app.get_subcommand_no_throw(argv[1]) == nullptr) {
-    return UnknownCommand(app, argv[1]);
+  const std::vector<std::string> names = CommandNames(app);
+  if (argc > 1 && argv[1][0] != '-' &&
+      std::find(names.begin(), names.end(), argv[1]) == names.end()) {
+    fmt::print(stderr, "tenon: no command '{}'; allowed: {}\n", tenon::Printable(argv[1]),
+               tenon::Join(names, ", "));
+    return 2;
   }
   try {
     app.parse(argc, argv);
@@ -56,7 +60,9 @@ int main(int argc, char** argv) {
   for (const auto& [command, action] : actions) {
     if (!command->parsed()) continue;
     const tenon::Status status = action();
-    if (!status.ok()) fmt::print(stderr, "tenon {}: {}\n", command->get_name(), status.message());
+    if (!status.ok()) {
+      fmt::print(stderr, "tenon {}: {}\n", command->get_name(), tenon::Printable(status.message()));
+    }
     return tenon::ExitCodeOf(status.code());
   }
   return 2;

@@ -99,8 +99,11 @@ Status Render(const RenderOptions& options) {
   Json request;
   if (file.is_array()) {
     request.Set("messages", std::move(file));
-  } else {
+  } else if (file.is_object()) {
     request = std::move(file);
+  } else {
+    return UsageError(fmt::format("{} holds a {}, allowed: a list of messages, or an object",
+                                  options.messages, file.KindName()));
   }
   if (!options.tools.empty()) {
     TN_ASSIGN_OR_RETURN(const std::string tools, ReadText(options.tools));

@@ -8,6 +8,9 @@
 
 namespace tenon {
 
+// A name from a file may be anything.
+constexpr size_t kLongestName = 200;
+
 std::string_view NameOf(ModelKind kind) {
   switch (kind) {
     case ModelKind::kCausalLm:
@@ -96,7 +99,7 @@ Status Registry::UnknownArchitecture(std::string_view architecture) const {
   for (const auto& [name, slot] : slots_) known.push_back(name);
   const std::vector<std::string> near = NearNames(architecture, known);
   return Refused(fmt::format("architecture '{}' is unknown{}; `tenon models` lists what is served",
-                             architecture,
+                             Printable(architecture, kLongestName),
                              near.empty() ? "" : "; did you mean " + Join(near, ", ") + "?"));
 }
 
@@ -142,7 +145,8 @@ Result<std::string> Registry::ArchitectureOfGguf(std::string_view gguf_architect
   }
   const std::vector<std::string> near = NearNames(gguf_architecture, known);
   return Refused(fmt::format(
-      "GGUF architecture (general.architecture) '{}' is unknown; {}", gguf_architecture,
+      "GGUF architecture (general.architecture) '{}' is unknown; {}",
+      Printable(gguf_architecture, kLongestName),
       near.empty() ? "known: " + Join(known, ", ") : "did you mean " + Join(near, ", ") + "?"));
 }
 
