@@ -46,6 +46,11 @@ int main(int argc, char** argv) {
   }
   // CLI11 would only say that a command is missing.
   const std::vector<std::string> names = CommandNames(app);
+  if (argc > 1 && argv[1][0] == '-' && app.get_option_no_throw(argv[1]) == nullptr) {
+    fmt::print(stderr, "tenon: no option '{}' before a command; allowed: --help, --version\n",
+               tenon::Printable(argv[1]));
+    return 2;
+  }
   if (argc > 1 && argv[1][0] != '-' &&
       std::find(names.begin(), names.end(), argv[1]) == names.end()) {
     fmt::print(stderr, "tenon: no command '{}'; allowed: {}\n", tenon::Printable(argv[1]),

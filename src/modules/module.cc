@@ -39,6 +39,16 @@ Scope Scope::Parent() const {
   return {*context_, dot == std::string::npos ? std::string() : path_.substr(0, dot)};
 }
 
+namespace {
+
+// " as blk.0.attn_q.weight" when the file has another name for the tensor.
+std::string OtherName(const TensorIndex& index, std::string_view canonical) {
+  const std::string_view stored = index.StoredNameOf(canonical);
+  return stored == canonical ? std::string() : fmt::format(" as {}", stored);
+}
+
+}  // namespace
+
 bool Parameter::Declare(LoadContext& context) {
   if (context.index == nullptr) {
     stored_dtype_ = context.default_dtype;
@@ -62,9 +72,10 @@ bool Parameter::Declare(LoadContext& context) {
   // A vector may come as [1, n] or a convolution as [c, 1, k]: the same numbers in the same order.
   if (source_->shape.elements() != shape_.elements() || source_->shape.dim(-1) != shape_.dim(-1)) {
     context.Error(
-        fmt::format("{}: shape {} in the checkpoint, the config says {}; fix: the "
-                    "config.json that belongs to these weights",
-                    path_, source_->shape.Text(), shape_.Text()));
+        fmt::format("{}: shape {} in the checkpoint{}, the config says {}; fix: the config that "
+                    "belongs to these "
+                    "weights",
+                    path_, source_->shape.Text(), OtherName(*context.index, path_), shape_.Text()));
     return false;
   }
   if (!InfoOf(stored_dtype_).is_float) {

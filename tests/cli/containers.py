@@ -27,7 +27,8 @@ def read_safetensors(path):
     header = json.loads(raw[8:8 + length])
     header.pop("__metadata__", None)
     data = memoryview(raw)[8 + length:]
-    return {name: Tensor(t["dtype"], t["shape"], bytes(data[t["data_offsets"][0]:t["data_offsets"][1]])) for name, t in header.items()}
+    return {name: Tensor(t["dtype"], t["shape"], bytes(data[t["data_offsets"][0]:t["data_offsets"][1]])) for name,
+            t in header.items()}
 
 
 def safetensors_header(tensors):
@@ -43,7 +44,8 @@ def write_safetensors(path, tensors, header=None, length=None):
     """Writes tensors; `header` (a dict, or raw bytes) and `length` replace what would be right."""
     header = safetensors_header(tensors) if header is None else header
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text) if length is None else length) + text + b"".join(t.data for t in tensors.values()))
+    path.write_bytes(struct.pack("<Q",
+                                 len(text) if length is None else length) + text + b"".join(t.data for t in tensors.values()))
 
 
 # GGUF value types: number -> struct code.
@@ -69,7 +71,7 @@ def gguf_value(kind, value):
 
 
 class Gguf:
-    """A GGUF file in parts: keys {key: (kind, value)} and tensors [[name, dims, ggml type, offset, bytes]], free to be damaged."""
+    """A GGUF file in parts: keys {key: (kind, value)} and tensors [[name, dims, ggml type, offset, bytes]], to be damaged."""
 
     def __init__(self, keys=None, tensors=None):
         self.version, self.keys, self.tensors = 3, keys or {}, tensors or []

@@ -63,12 +63,14 @@ class Batch(LogitsTest):
         golden = Golden("llama_gqa_odd")
         for options in (["--attn-backend", "VANILLA"], ["--prefill-chunk", "7"], ["--threads", "1"], ["--page-tokens", "16"]):
             with self.subTest(options=options):
-                self.check_ok(tenon("logits", golden.path, *options, "--jsonl", "-o", self.out, stdin=json_lines([golden.request(2)])))
+                self.check_ok(tenon("logits", golden.path, *options, "--jsonl", "-o", self.out,
+                                    stdin=json_lines([golden.request(2)])))
                 self.compare(golden, read_safetensors(self.out)["logits.0"], golden.tensors["p2.logits"])
 
     def test_bad_lines_answer_and_the_rest_goes_on(self):
         golden = Golden("llama")
-        bad = ["{", "5", "{}", '{"ids": 5}', '{"ids": []}', '{"ids": [-1]}', '{"ids": [256]}', '{"ids": [4294967297]}', '{"ids": [1.0]}',
+        bad = ["{", "5", "{}", '{"ids": 5}', '{"ids": []}', '{"ids": [-1]}', '{"ids": [256]}', '{"ids": [4294967297]}',
+               '{"ids": [1.0]}',
                '{"ids": ["1"]}', '{"ids": [99999999999999999999]}', '{"ids": [1], "decoder_ids": [1]}', '{"ids": null}',
                json.dumps({"ids": [1] * 129})]
         lines = [line for b in bad for line in (b, json.dumps(golden.request(1)))]
@@ -108,7 +110,8 @@ class One(LogitsTest):
             with self.subTest(model=name):
                 golden = Golden(name)
                 tensors = self.one(golden, "--hidden")
-                wanted = {k[3:]: v for k, v in golden.tensors.items() if k.startswith("p1.") and ("hidden" in k or "embed" in k)}
+                wanted = {k[3:]: v for k,
+                          v in golden.tensors.items() if k.startswith("p1.") and ("hidden" in k or "embed" in k)}
                 self.assertLessEqual({*wanted, "logits", "input_ids"}, set(tensors))
                 for key, tensor in wanted.items():
                     self.compare(golden, tensors[key], tensor)

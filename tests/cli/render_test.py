@@ -54,7 +54,8 @@ class Goldens(CliTest):
 
 
 class WholeModels(CliTest):
-    MESSAGES = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo\n"}, {"role": "user", "content": "\u00e9\U0001f600"}]
+    MESSAGES = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo\n"},
+                {"role": "user", "content": "\u00e9\U0001f600"}]
     TEXT = "<s>[user]Hi</s>[assistant]Yo\n</s>[user]\u00e9\U0001f600</s>"
 
     def setUp(self):

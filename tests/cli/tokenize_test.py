@@ -25,7 +25,8 @@ class Goldens(CliTest):
         """Every case of a golden file, in one run. Returns how many there were."""
         golden = json.loads(golden.read_text())
         cases, decodes, streams = golden["cases"], golden["decode"], golden["stream"]
-        requests = [{"text": c["text"], "add_special_tokens": c["add_special_tokens"], "parse_special": c.get("parse_special", True)}
+        requests = [{"text": c["text"], "add_special_tokens": c["add_special_tokens"],
+                     "parse_special": c.get("parse_special", True)}
                     for c in cases]
         outcome = self.check_ok(tenon("tokenize", model, "--jsonl", stdin=json_lines(
             requests + [{"ids": c["ids"]} for c in decodes + streams])))
@@ -78,7 +79,8 @@ class Goldens(CliTest):
                 self.compare_or_refuse(model, golden)
 
     def test_kinds_without_a_golden_here(self):
-        for kind, vocab in (("Unigram", [["<unk>", 0.0], ["a", -1.0]]), ("WordPiece", {"[UNK]": 0, "a": 1}), ("Novel", {"a": 0})):
+        for kind, vocab in (("Unigram", [["<unk>", 0.0], ["a", -1.0]]), ("WordPiece", {"[UNK]": 0, "a": 1}),
+                            ("Novel", {"a": 0})):
             with self.subTest(kind=kind):
                 (self.dir / "tokenizer.json").write_text(json.dumps(
                     {"model": {"type": kind, "vocab": vocab, "unk_id": 0, "unk_token": "[UNK]"}, "added_tokens": []}))
@@ -110,7 +112,8 @@ class Forms(CliTest):
 
     def test_bad_lines_answer_and_the_rest_goes_on(self):
         bad = ['{"text": 1}', '{"text"', "[1]", '"x"', "{}", '{"ids": 5}', '{"ids": [-1]}', '{"ids": [99999999999999]}',
-               '{"ids": [1.5]}', '{"ids": ["a"]}', '{"text": "a", "add_special_tokens": 1}', '{"text": "\\ud800"}', "[" * 100000]
+               '{"ids": [1.5]}', '{"ids": ["a"]}', '{"text": "a", "add_special_tokens": 1}', '{"text": "\\ud800"}',
+               "[" * 100000]
         lines = [line for b in bad for line in (b, '{"text": "a"}')]
         outcome = tenon("tokenize", TINY / "gpt2", "--jsonl", stdin="\n".join(lines) + "\n")
         self.assertEqual(outcome.code, 1, outcome)
