@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <utility>
 #include <vector>
@@ -16,16 +15,44 @@ constexpr const char* kFooter =
     "Exit codes: 0 fine, 1 runtime failure, 2 bad usage or options, 3 model refused, 4 does not "
     "fit.";
 
-// What CLI11 says, in our exit code.
-int ReportUsage(const CLI::App& app, const CLI::ParseError& error) {
-  const int code = app.exit(error);
-  return code == 0 ? 0 : 2;  // 0: help or version was asked for
+// The first argument that no command knows, if there is one.
+const char* UnknownOption(const CLI::App& command, int argc, char** argv) {
+  for (int i = 2; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument.size() < 2 || argument[0] != '-') continue;
+    if (command.get_option_no_throw(argument.substr(0, argument.find('='))) == nullptr) {
+      return argv[i];
+    }
+  }
+  return nullptr;
 }
 
-std::vector<std::string> CommandNames(const CLI::App& app) {
+// What CLI11 says, in our exit code, and for a mistyped option the nearest ones.
+int ReportUsage(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  const auto chosen = app.get_subcommands();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr || chosen.empty()) {
+    return app.exit(error) == 0 ? 0 : 2;  // 0: help or version was asked for
+  }
+  const CLI::App& command = *chosen.front();
+  const char* option = UnknownOption(command, argc, argv);
+  if (option == nullptr) return app.exit(error) == 0 ? 0 : 2;
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  return names;
+  for (const CLI::Option* known : command.get_options()) {
+    if (!known->get_lnames().empty()) names.push_back("--" + known->get_lnames().front());
+  }
+  const std::vector<std::string> near = tenon::NearNames(option, names);
+  fmt::print(stderr, "tenon {0}: unknown option '{1}'{2}; fix: see `tenon {0} --help`\n",
+             command.get_name(), tenon::Printable(option),
+             near.empty() ? "" : ", nearest: " + tenon::Join(near, ", "));
+  return 2;
+}
+
+int UnknownCommand(const CLI::App& app, const std::string& name) {
+  std::vector<std::string> commands;
+  for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());
+  fmt::print(stderr, "tenon: no command '{}'; allowed: {}\n", tenon::Printable(name),
+             tenon::Join(commands, ", "));
+  return 2;
 }
 
 }  // namespace
@@ -44,23 +71,25 @@ int main(int argc, char** argv) {
     Action action = add(app);
     actions.emplace_back(app.get_subcommands({}).back(), std::move(action));
   }
-  // CLI11 would only say that a command is missing.
-  const std::vector<std::string> names = CommandNames(app);
-  if (argc > 1 && argv[1][0] == '-' && app.get_option_no_throw(argv[1]) == nullptr) {
-    fmt::print(stderr, "tenon: no option '{}' before a command; allowed: --help, --version\n",
-               tenon::Printable(argv[1]));
+  if (argc == 1) {
+    fmt::print(stderr, "{}", app.help());
     return 2;
   }
-  if (argc > 1 && argv[1][0] != '-' &&
-      std::find(names.begin(), names.end(), argv[1]) == names.end()) {
-    fmt::print(stderr, "tenon: no command '{}'; allowed: {}\n", tenon::Printable(argv[1]),
-               tenon::Join(names, ", "));
+  // CLI11 would only say that a command is missing.
+  const std::string first = argv[1];
+  const auto is_named = [&](const CLI::App* command) { return command->get_name() == first; };
+  if (first.starts_with('-') && app.get_option_no_throw(first) == nullptr) {
+    fmt::print(stderr, "tenon: no option '{}' before a command; allowed: --help, --version\n",
+               tenon::Printable(first));
     return 2;
+  }
+  if (!first.starts_with('-') && app.get_subcommands(is_named).empty()) {
+    return UnknownCommand(app, first);
   }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return ReportUsage(app, error);
+    return ReportUsage(app, error, argc, argv);
   }
   for (const auto& [command, action] : actions) {
     if (!command->parsed()) continue;

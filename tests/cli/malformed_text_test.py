@@ -75,7 +75,6 @@ class Tokenizer(MalformedTest):
              edit("post_processor", {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<z>", "type_id": 0}}],
                                                                      "pair": [], "special_tokens": {}}), name, "<z>"),
             ("added token without text", edit("added_tokens", 0, "content", ...), name, "content"),
-            
             ("added token id", edit("added_tokens", 0, "id", 1 << 40), name),
             ("added tokens a map", edit("added_tokens", {}), name, "added_tokens"),
         ], commands=self.COMMANDS, fix=False)
