@@ -100,7 +100,7 @@ Status Render(const RenderArguments& arguments) {
     request = std::move(file);
   } else {
     return UsageError(fmt::format("{} holds a {}, allowed: a list of messages, or an object",
-                                  options.messages, file.KindName()));
+                                  arguments.messages, file.KindName()));
   }
   if (!arguments.tools.empty()) {
     TN_ASSIGN_OR_RETURN(const std::string tools, ReadText(arguments.tools));

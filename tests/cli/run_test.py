@@ -7,7 +7,7 @@ import signal
 import subprocess
 import unittest
 
-from support import BINARY, GGUF, GOLDENS, CliTest, skip, tenon, text_model
+from support import BINARY, CLEAN, GGUF, GOLDENS, CliTest, skip, tenon, text_model
 
 MODEL = GGUF / "llama_f16.gguf"
 PROMPT = "The engine reads 42 pages"
@@ -90,7 +90,7 @@ class Chat(RunTest):
     def test_interrupt_ends_the_answer(self):
         """Ctrl-C in the middle of an answer: what was said stays, the exit is orderly."""
         process = subprocess.Popen([BINARY, "run", str(MODEL), "-p", "a", "-n", "400", "--temp", "5"], stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=CLEAN)
         process.stdout.read(1)  # the answer has begun
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
@@ -125,6 +125,8 @@ class Sampling(RunTest):
         outcome = self.run_model("-p", PROMPT, "-n", "40", "--stop", "never there", "--stop", stop.decode())
         self.assertEqual(outcome.out_bytes, whole[:end] + b"\n")
         self.assertRegex(outcome.err, "ended by .*stop")
+        # A comma is part of the text.
+        self.assertEqual(self.run_model("-p", PROMPT, "-n", "40", "--stop", "never," + stop.decode()).out_bytes, whole)
 
     def test_bad_values(self):
         for option, values in {"--temp": ["-1", "x", "nan", "inf"], "--top-p": ["-0.1", "1.5", "nan", "x"],

@@ -12,13 +12,16 @@ import sys
 import tempfile
 import unittest
 
-BINARY = os.environ["TENON_BINARY"]
+BINARY = os.environ["TENON_TEST_BINARY"]
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 GOLDENS = TESTS / "goldens"
 GGUF = TESTS / "goldens_gguf"
-SHARED = pathlib.Path(os.environ["TENON_SHARED_DIR"]) if os.environ.get("TENON_SHARED_DIR") else None
+SHARED = pathlib.Path(os.environ["TENON_TEST_SHARED"]) if os.environ.get("TENON_TEST_SHARED") else None
 # Sanitizers reserve terabytes of addresses and are slow: no limits there.
 LIMITS = os.environ.get("TENON_TEST_LIMITS", "1") == "1"
+
+# TENON_ variables are options of the binary.
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("TENON_")}
 
 
 class Outcome:
@@ -46,10 +49,9 @@ def tenon(*arguments, stdin="", cpu_seconds=None, memory=None, env=None, cwd=Non
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     arguments = [str(a) for a in arguments]
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("TENON_")}
     data = stdin if isinstance(stdin, bytes) else stdin.encode()
     done = subprocess.run([BINARY, *arguments], input=data, capture_output=True, timeout=120, preexec_fn=limit,
-                          env={**clean, **(env or {})}, cwd=cwd)
+                          env={**CLEAN, **(env or {})}, cwd=cwd)
     return Outcome(arguments, done.returncode, done.stdout, done.stderr)
 
 

@@ -5,7 +5,7 @@ import re
 import unittest
 
 from containers import Gguf, read_safetensors
-from support import GGUF, GOLDENS, CliTest, tenon
+from support import GGUF, GOLDENS, TESTS, CliTest, tenon
 
 COMMANDS = ("run", "explain", "models", "logits", "tokenize", "render", "inspect")
 # The words of DESIGN that each command's help must have.
@@ -41,6 +41,17 @@ class Words(CliTest):
                 for line in re.findall(r"(?m)^  (-.*)$", help_text.out):
                     self.assertTrue(re.search(r"\S {2,}\S", line) or len(line) > 27, line)
 
+    def test_help_has_the_options_of_the_table(self):
+        rows = re.findall(r"(?m)^\| `--.*$", (TESTS.parent / "docs" / "options.md").read_text())
+        self.assertGreater(len(rows), 20)
+        for command in COMMANDS:
+            text = tenon(command, "--help").out
+            for row in rows:
+                cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", row)]
+                option, commands = re.match("`(--[a-z-]+)`", cells[1]).group(1), cells[5]
+                if commands == "all" or command in commands.split(", "):
+                    self.assertRegex(text, rf"(?m)(^  |,){option}\b", command)
+
     def test_version(self):
         self.assertRegex(self.check_ok(tenon("--version")).out, r"^tenon \d+\.\d+\.\d+\n$")
 
@@ -65,11 +76,28 @@ class Words(CliTest):
     def test_environment(self):
         outcome = tenon("explain", GOLDENS / "llama", env={"TENON_THREADS": "many"})
         self.check_error(outcome, 2, "threads|TENON_THREADS", "many")
+        outcome = tenon("explain", GOLDENS / "llama", env={"TENON_THREAD": "2"})
+        self.check_error(outcome, 2, "TENON_THREAD", "TENON_THREADS")
         outcome = self.check_ok(tenon("explain", GOLDENS / "llama", env={"TENON_MAX_SEQ_LEN": "64"}))
         self.assertIn("cache, 64 tokens", outcome.out)
         # The command line has the last word.
         outcome = self.check_ok(tenon("explain", GOLDENS / "llama", "--max-seq-len", "32", env={"TENON_MAX_SEQ_LEN": "64"}))
         self.assertIn("cache, 32 tokens", outcome.out)
+
+    def test_config_file(self):
+        file = self.dir / "options.yaml"
+        file.write_text("max-seq-len: 64\n")
+        self.assertIn("cache, 64 tokens", self.check_ok(tenon("explain", GOLDENS / "llama", "--config", file)).out)
+        outcome = tenon("explain", GOLDENS / "llama", "--config", file, env={"TENON_MAX_SEQ_LEN": "32"})
+        self.assertIn("cache, 32 tokens", self.check_ok(outcome).out)
+        for text, pattern in (("max-seq-lem: 64\n", "max-seq-len"), ("max-seq-len: many\n", "many"),
+                              ("- 1\n", r"options\.yaml"),
+                              ("max-seq-len: [1\n", r"options\.yaml"), ("a: &a [*a]\n", r"options\.yaml"),
+                              ("a:\n" + " b:" * 5000, r"options\.yaml")):
+            with self.subTest(text=text[:40]):
+                file.write_text(text)
+                self.check_error(tenon("explain", GOLDENS / "llama", "--config", file), 2, pattern, fix=False)
+        self.check_error(tenon("explain", GOLDENS / "llama", "--config", self.dir / "none.yaml"), 2, r"none\.yaml", fix=False)
 
     def test_memory(self):
         """What does not fit is exit 4, with the parts and what to change; a smaller context fits."""
