@@ -86,7 +86,7 @@ class Registry {
   using GgufIdentity = std::function<Result<std::string>(const GgufMetadata&)>;
   struct Record {
     Provider provider;
-    enum class State { kClosed, kOpen, kFailed } state = State::kClosed;
+    enum class State { kClosed, kOpening, kOpen, kFailed } state = State::kClosed;
     Status failure;
     std::vector<Registration> log;  // the only way to refill a slot later
     std::map<std::string, GgufIdentity, std::less<>> gguf;
@@ -97,6 +97,7 @@ class Registry {
   };
 
   Status Open(Record& record);
+  void Replay(const Record& record);
   void Apply(const Registration& registration, const Record& owner);
   Status UnknownArchitecture(std::string_view architecture) const;
 
