@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/words.h"
 #include "tenon/registry/registry.h"
 
 namespace tenon::test {
@@ -105,10 +106,7 @@ template <typename T>
 void ExpectRefusal(const Result<T>& result, std::initializer_list<std::string_view> words) {
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.code(), StatusCode::kRefused) << result.message();
-  for (const std::string_view word : words) {
-    EXPECT_NE(result.message().find(word), std::string::npos)
-        << "no '" << word << "' in: " << result.message();
-  }
+  ExpectWords(result.message(), words);
 }
 
 }  // namespace tenon::test
