@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <iostream>
 
 #include "tenon/base/env.h"
 #include "tenon/base/file.h"
+#include "tenon/base/log.h"
 #include "tenon/base/text.h"
-#include "tenon/config/option_table.h"
+#include "tenon/plan/options.h"
+#include "tenon/zoo/zoo.h"
 
 namespace tenon::cli {
 namespace {
@@ -23,92 +26,73 @@ Result<int64_t> ParseInteger(const std::string& text, std::string_view what) {
   return value;
 }
 
-}  // namespace
+// Variables of scripts and tests, which are no options.
+constexpr std::string_view kOtherVariables[] = {"TENON_TEST_", "TENON_MODELS"};
 
-void ModelOptions::AddTo(CLI::App& command) {
-  command.add_option("MODEL", model_, "A Hugging Face directory or a .gguf file")->required();
-  const auto add = [&](Row& row, const char* name, const char* environment, const char* help) {
-    row.name = name;
-    row.environment = environment;
-    row.option =
-        command.add_option(std::string("--") + name, row.text, help)->group("Model options");
-  };
-  add(compute_, "compute", "TENON_COMPUTE", "Arithmetic: auto, fp32");
-  add(backend_, "attn-backend", "TENON_ATTN_BACKEND",
-      "Attention: auto, NATIVE (alias TRTLLM), VANILLA");
-  add(kv_dtype_, "kv-dtype", "TENON_KV_DTYPE", "Cached keys and values: auto, f32, bf16");
-  add(max_seq_len_, "max-seq-len", "TENON_MAX_SEQ_LEN", "Context in tokens: auto, or a number");
-  add(page_tokens_, "page-tokens", "TENON_PAGE_TOKENS",
-      "Tokens of a cache page: auto, or 16, 32, 64, 128, 256");
-  add(prefill_chunk_, "prefill-chunk", "TENON_PREFILL_CHUNK",
-      "Rows of one prefill step (default 512)");
-  add(threads_, "threads", "TENON_THREADS", "Threads: auto (all usable cores), or a number");
-  add(isa_, "isa", "TENON_ISA",
-      "Instruction set: auto, reference, baseline, avx2, avx512, avx512_bf16_vnni");
-  add(memory_, "memory", "TENON_MEMORY", "Memory to plan for: auto, or a size such as 8G");
-  add(downgrades_, "allow-downgrade", "TENON_ALLOW_DOWNGRADE",
-      "Consent to named downgrades, comma separated");
+std::vector<std::pair<std::string, std::string>> OptionVariables() {
+  auto variables = EnvWithPrefix("TENON_");
+  std::erase_if(variables, [](const auto& variable) {
+    return std::any_of(std::begin(kOtherVariables), std::end(kOtherVariables),
+                       [&](std::string_view other) { return variable.first.starts_with(other); });
+  });
+  return variables;
 }
 
-Result<Sourced<std::string>> ModelOptions::TextOf(const Row& row) const {
-  if (row.option->count() > 0) {
-    return Sourced<std::string>{row.text, {Origin::Kind::kUser, std::string("--") + row.name}};
-  }
-  if (const auto value = GetEnv(row.environment)) {
-    return Sourced<std::string>{*value, {Origin::Kind::kEnvironment, row.environment}};
-  }
-  return Sourced<std::string>{"auto", {}};
+// Headings of --help.
+std::string_view GroupOf(const OptionRow& row) {
+  if (row.commands == kAllCommands) return "General options";
+  return (row.commands & kExplain) != 0 && row.kind != OptionKind::kFlag ? "Model options"
+                                                                         : "Options";
 }
 
-namespace {
-
-// A count: "auto" is 0.
-Result<Sourced<int64_t>> CountOf(const Sourced<std::string>& text, std::string_view name,
-                                 int64_t low, int64_t high) {
-  if (EqualsIgnoreCase(text.value, "auto")) return Sourced<int64_t>{0, text.origin};
-  TN_ASSIGN_OR_RETURN(const int64_t value, ParseInteger(text.value, name));
-  if (value < low || value > high) {
-    return UsageError(fmt::format("{} = {} (set by {}), allowed: auto, or {} to {}", name, value,
-                                  text.origin.Text(), low, high));
-  }
-  return Sourced<int64_t>{value, text.origin};
+// "auto|NATIVE|VANILLA [auto]", "0 .. 1 [1]": what may be given, and the default.
+std::string ValueText(const OptionTable& table, const OptionRow& row) {
+  std::string text = table.AllowedText(row);
+  if (text.empty()) text = row.kind == OptionKind::kPath ? "FILE" : "TEXT";
+  if (*row.default_text != '\0') text += std::string(" [") + row.default_text + "]";
+  return text;
 }
 
 }  // namespace
 
-Result<PlanOptions> ModelOptions::Resolve() const {
-  PlanOptions options;
-  TN_ASSIGN_OR_RETURN(options.compute, TextOf(compute_));
-  TN_ASSIGN_OR_RETURN(options.attention_backend, TextOf(backend_));
-  TN_ASSIGN_OR_RETURN(options.kv_dtype, TextOf(kv_dtype_));
-  TN_ASSIGN_OR_RETURN(options.isa, TextOf(isa_));
-  const auto count = [&](const Row& row, int64_t low, int64_t high,
-                         Sourced<int64_t>& target) -> Status {
-    TN_ASSIGN_OR_RETURN(const Sourced<std::string> text, TextOf(row));
-    TN_ASSIGN_OR_RETURN(Sourced<int64_t> value, CountOf(text, row.name, low, high));
-    if (value.value != 0) target = std::move(value);
-    return {};
-  };
-  TN_RETURN_IF_ERROR(count(max_seq_len_, 1, int64_t{1} << 30, options.max_seq_len));
-  TN_RETURN_IF_ERROR(count(threads_, 1, 1024, options.threads));
-  TN_RETURN_IF_ERROR(count(prefill_chunk_, 1, 1 << 20, options.prefill_chunk));
-  TN_RETURN_IF_ERROR(count(page_tokens_, 16, 256, options.page_tokens));
-  const int64_t page = options.page_tokens.value;
-  if (page != 0 && (page & (page - 1)) != 0) {
-    return UsageError(fmt::format("page-tokens = {}, allowed: auto, 16, 32, 64, 128, 256", page));
+TableOptions::TableOptions(CLI::App& app, Command command) : command_(command) {
+  const OptionTable table = EngineOptionTable();
+  for (const OptionRow& row : table.rows()) {
+    if ((row.commands & command) == 0) continue;
+    const bool is_flag = row.kind == OptionKind::kFlag;
+    std::string names = std::string("--") + row.name;
+    if (*row.short_name != '\0') names = std::string("-") + row.short_name + "," + names;
+    const std::string help = row.help;  // CLI11 wants an lvalue
+    CLI::Option* option = is_flag ? app.add_flag(names, help) : app.add_option(names, help);
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    option->group(std::string(GroupOf(row)));
+    if (!is_flag) option->type_name(ValueText(table, row));
+    rows_.push_back({row.name, is_flag, option});
   }
-  TN_ASSIGN_OR_RETURN(const Sourced<std::string> memory, TextOf(memory_));
-  if (!EqualsIgnoreCase(memory.value, "auto")) {
-    TN_ASSIGN_OR_RETURN(options.memory_bytes.value, ParseSize(memory.value), "memory");
-    options.memory_bytes.origin = memory.origin;
-  }
-  TN_ASSIGN_OR_RETURN(const Sourced<std::string> downgrades, TextOf(downgrades_));
-  if (downgrades.origin.IsExplicit()) {
-    for (const std::string_view name : Split(downgrades.value, ',')) {
-      options.allowed_downgrades.emplace(Trim(name));
+}
+
+Result<EngineOptions> TableOptions::Resolve() const {
+  OptionInputs inputs{.command = command_, .environment = OptionVariables()};
+  for (const Row& row : rows_) {
+    if (row.is_flag && row.option->count() > 0) inputs.command_line.push_back({row.name, "true"});
+    if (row.is_flag) continue;
+    for (const std::string& value : row.option->results()) {
+      inputs.command_line.push_back({row.name, value});
     }
   }
+  TN_ASSIGN_OR_RETURN(EngineOptions options, EngineOptionTable().Resolve(inputs));
+  SetLogLevel(*ParseLogLevel(options.log.value));
   return options;
+}
+
+ModelArguments::ModelArguments(CLI::App& app, Command command) : options(app, command) {
+  app.add_option("MODEL", model, "A Hugging Face directory or a .gguf file")->required();
+}
+
+Result<std::unique_ptr<PlannedModel>> ModelArguments::Plan() const {
+  TN_ASSIGN_OR_RETURN(EngineOptions resolved, options.Resolve());
+  const std::unique_ptr<Registry> registry = MakeRegistry();
+  return PlanModel(model, std::move(resolved), *registry);
 }
 
 Status AnswerJsonLines(const std::function<Result<Json>(const Json&, int64_t)>& answer) {
@@ -162,6 +146,14 @@ Result<std::vector<int32_t>> IdsOf(const Json& list, std::string_view what) {
     ids.push_back(static_cast<int32_t>(id.as_int()));
   }
   return ids;
+}
+
+Result<bool> FlagOf(const Json& request, std::string_view name, bool fallback) {
+  const Json* value = request.Find(name);
+  if (value == nullptr || value->is_null()) return fallback;
+  if (!value->is_bool())
+    return UsageError(fmt::format("{} = {}, allowed: true, false", name, value->Dump()));
+  return value->as_bool();
 }
 
 Json JsonIds(std::span<const int32_t> ids) {

@@ -1,4 +1,4 @@
-// What the commands share: the model options, reading JSON lines, and how an error leaves the
+// What the commands share: options from the table, reading JSON lines, and how an error leaves the
 // program. One thread.
 #pragma once
 
@@ -9,34 +9,37 @@
 #include <vector>
 
 #include "tenon/base/json.h"
+#include "tenon/config/option_table.h"
 #include "tenon/plan/plan.h"
 
 namespace tenon::cli {
 
-// Options of every command that plans a model, with their origins filled when set.
-class ModelOptions {
+// The options of one command: those rows of the option table that belong to it.
+class TableOptions {
  public:
-  // Adds MODEL and the options to a command.
-  void AddTo(CLI::App& command);
-  // After parsing: what was set, by whom.
-  Result<PlanOptions> Resolve() const;
-  const std::string& model() const { return model_; }
+  // Adds the rows to the command line.
+  TableOptions(CLI::App& app, Command command);
+  // After parsing: command line, environment, config file. Also sets the log level.
+  Result<EngineOptions> Resolve() const;
 
  private:
-  // One textual option; empty text and no use: not set.
   struct Row {
-    CLI::Option* option = nullptr;
-    std::string text;
-    const char* name = "";
-    const char* environment = "";
+    std::string name;
+    bool is_flag;
+    CLI::Option* option;
   };
-  Result<Sourced<std::string>> TextOf(const Row& row) const;
-  template <typename T>
-  Status Apply(const Row& row, T& target) const;
+  Command command_;
+  std::vector<Row> rows_;
+};
 
-  std::string model_;
-  Row compute_, backend_, kv_dtype_, max_seq_len_, threads_, isa_, memory_, page_tokens_,
-      prefill_chunk_, downgrades_;
+// MODEL and the table's options of a command that plans a model.
+struct ModelArguments {
+  ModelArguments(CLI::App& app, Command command);
+  // From the arguments to everything decided; no weight is read.
+  Result<std::unique_ptr<PlannedModel>> Plan() const;
+
+  std::string model;
+  TableOptions options;
 };
 
 // A command: its sub-app, and what to do when it was chosen. The returned status decides the exit
@@ -62,6 +65,8 @@ Status AnswerJsonLines(
 Result<std::vector<int32_t>> ParseIds(const std::string& text);
 // A JSON list of integers, bounds-checked at 64 bits.
 Result<std::vector<int32_t>> IdsOf(const Json& list, std::string_view what);
+// A member of a request that is true or false; the fallback when absent or null.
+Result<bool> FlagOf(const Json& request, std::string_view name, bool fallback);
 Json JsonIds(std::span<const int32_t> ids);
 
 // The whole of a file, or of stdin for "-".

@@ -14,11 +14,13 @@
 namespace tenon::cli {
 namespace {
 
-struct InspectOptions {
+struct InspectArguments {
+  explicit InspectArguments(CLI::App& command) : options(command, kInspect) {}
+
+  TableOptions options;
   std::string path;
   std::string tensor;
   std::string output;
-  bool json = false;
 };
 
 // Long values would bury the rest.
@@ -90,37 +92,68 @@ Json AllJson(const Checkpoint& checkpoint) {
   return report;
 }
 
+// Of the finite values; without any, minimum to deviation are NaN.
 struct Statistics {
-  double minimum = INFINITY, maximum = -INFINITY, sum = 0, squares = 0;
-  int64_t finite = 0, infinite = 0, nan = 0, zeros = 0;
+  double minimum = NAN, maximum = NAN, mean = NAN, deviation = NAN;
+  int64_t infinite = 0, nan = 0, zeros = 0;
 };
 
 Statistics StatisticsOf(const std::vector<float>& values) {
   Statistics s;
+  int64_t finite = 0;
+  double sum = 0;
+  double squares = 0;
   for (const float v : values) {
     s.nan += std::isnan(v);
     s.infinite += std::isinf(v);
     s.zeros += v == 0;
     if (!std::isfinite(v)) continue;
-    ++s.finite;
-    const double d = static_cast<double>(v);
-    s.minimum = std::min(s.minimum, d);
-    s.maximum = std::max(s.maximum, d);
-    s.sum += d;
-    s.squares += d * d;
+    ++finite;
+    const auto d = static_cast<double>(v);
+    s.minimum = std::fmin(s.minimum, d);  // fmin ignores the NaN of the start
+    s.maximum = std::fmax(s.maximum, d);
+    sum += d;
+    squares += d * d;
   }
+  if (finite == 0) return s;
+  s.mean = sum / static_cast<double>(finite);
+  s.deviation = std::sqrt(std::max(0.0, squares / static_cast<double>(finite) - s.mean * s.mean));
   return s;
 }
 
-Status InspectTensor(const Checkpoint& checkpoint, const InspectOptions& options) {
-  const StoredTensor* tensor = checkpoint.FindTensor(options.tensor);
-  if (tensor == nullptr) {
-    std::vector<std::string> names;
-    for (const StoredTensor& t : checkpoint.tensors()) names.emplace_back(t.name);
-    const std::vector<std::string> near = NearNames(options.tensor, names);
-    return UsageError(fmt::format("no tensor '{}'{}", options.tensor,
-                                  near.empty() ? "" : "; did you mean " + Join(near, ", ") + "?"));
+void PrintStatistics(const StoredTensor& tensor, const Statistics& s, bool as_json) {
+  if (!as_json) {
+    fmt::print(
+        "{}: {} {}, {}\n  min {:.6g}, max {:.6g}, mean {:.6g}, std {:.6g}, zeros {}, NaN {}, "
+        "infinite {}\n",
+        tensor.name, NameOf(tensor.dtype), tensor.shape.Text(), BytesText(tensor.bytes), s.minimum,
+        s.maximum, s.mean, s.deviation, s.zeros, s.nan, s.infinite);
+    return;
   }
+  const auto number = [](double value) { return std::isnan(value) ? Json() : Json(value); };
+  Json row = TensorJson(tensor);
+  row.Set("min", number(s.minimum));
+  row.Set("max", number(s.maximum));
+  row.Set("mean", number(s.mean));
+  row.Set("std", number(s.deviation));
+  row.Set("zeros", s.zeros);
+  row.Set("nan", s.nan);
+  row.Set("infinite", s.infinite);
+  fmt::print("{}\n", row.Dump(2));
+}
+
+Result<const StoredTensor*> FindTensor(const Checkpoint& checkpoint, const std::string& name) {
+  if (const StoredTensor* tensor = checkpoint.FindTensor(name)) return tensor;
+  std::vector<std::string> names;
+  for (const StoredTensor& t : checkpoint.tensors()) names.emplace_back(t.name);
+  const std::vector<std::string> near = NearNames(name, names);
+  return UsageError(fmt::format("no tensor '{}'{}", name,
+                                near.empty() ? "" : "; did you mean " + Join(near, ", ") + "?"));
+}
+
+Status InspectTensor(const Checkpoint& checkpoint, const InspectArguments& arguments,
+                     bool as_json) {
+  TN_ASSIGN_OR_RETURN(const StoredTensor* tensor, FindTensor(checkpoint, arguments.tensor));
   TN_ASSIGN_OR_RETURN(const TensorView view, checkpoint.MapTensor(*tensor));
   const DecodeRowFn decode = DecoderOf(view.dtype());
   if (decode == nullptr) {
@@ -129,42 +162,24 @@ Status InspectTensor(const Checkpoint& checkpoint, const InspectOptions& options
   }
   std::vector<float> values(static_cast<size_t>(view.shape().elements()));
   decode(view.data(), view.shape().elements(), values.data());
-  if (!options.output.empty()) {
-    const OutputTensor out = OutputTensor::Of(
-        std::string(tensor->name),
-        TensorView(DType::kF32, view.shape(), reinterpret_cast<std::byte*>(values.data())));
-    TN_RETURN_IF_ERROR(WriteSafetensors(options.output, {&out, 1}));
-  }
-  const Statistics s = StatisticsOf(values);
-  const double n = static_cast<double>(std::max<int64_t>(1, s.finite));
-  const double mean = s.sum / n;
-  const double deviation = std::sqrt(std::max(0.0, s.squares / n - mean * mean));
-  if (options.json) {
-    Json row = TensorJson(*tensor);
-    row.Set("min", s.minimum);
-    row.Set("max", s.maximum);
-    row.Set("mean", mean);
-    row.Set("std", deviation);
-    row.Set("zeros", s.zeros);
-    row.Set("nan", s.nan);
-    row.Set("infinite", s.infinite);
-    fmt::print("{}\n", row.Dump(2));
-    return {};
-  }
-  fmt::print(
-      "{}: {} {}, {}\n  min {:.6g}, max {:.6g}, mean {:.6g}, std {:.6g}, zeros {}, NaN {}, "
-      "infinite {}\n",
-      tensor->name, NameOf(view.dtype()), view.shape().Text(), BytesText(tensor->bytes), s.minimum,
-      s.maximum, mean, deviation, s.zeros, s.nan, s.infinite);
-  if (!options.output.empty()) fmt::print("  as f32 in {}\n", options.output);
+  PrintStatistics(*tensor, StatisticsOf(values), as_json);
+  if (arguments.output.empty()) return {};
+  const OutputTensor out = OutputTensor::Of(
+      std::string(tensor->name),
+      TensorView(DType::kF32, view.shape(), reinterpret_cast<std::byte*>(values.data())));
+  TN_RETURN_IF_ERROR(WriteSafetensors(arguments.output, {&out, 1}));
+  fmt::print(stderr, "{} as f32 in {}\n", tensor->name, arguments.output);
   return {};
 }
 
-Status Inspect(const InspectOptions& options) {
-  TN_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(options.path, OpenFor::kModel));
-  if (!options.tensor.empty()) return InspectTensor(*checkpoint, options);
-  if (!options.output.empty()) return UsageError("-o needs a TENSOR");
-  if (options.json) {
+Status Inspect(const InspectArguments& arguments) {
+  TN_ASSIGN_OR_RETURN(const EngineOptions options, arguments.options.Resolve());
+  TN_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(arguments.path, OpenFor::kModel));
+  if (!arguments.tensor.empty()) {
+    return InspectTensor(*checkpoint, arguments, options.json.value);
+  }
+  if (!arguments.output.empty()) return UsageError("-o needs a TENSOR");
+  if (options.json.value) {
     fmt::print("{}\n", AllJson(*checkpoint).Dump(2));
   } else {
     PrintAll(*checkpoint);
@@ -175,18 +190,17 @@ Status Inspect(const InspectOptions& options) {
 }  // namespace
 
 Action AddInspect(CLI::App& app) {
-  auto options = std::make_shared<InspectOptions>();
   CLI::App* command =
       app.add_subcommand("inspect", "Headers of a checkpoint; statistics or values of one tensor");
+  auto arguments = std::make_shared<InspectArguments>(*command);
   command
-      ->add_option("FILE", options->path,
+      ->add_option("FILE", arguments->path,
                    "A .gguf or .safetensors file, or a Hugging Face directory")
       ->required();
-  command->add_option("TENSOR", options->tensor, "A tensor's name as the file stores it");
-  command->add_option("-o,--output", options->output,
+  command->add_option("TENSOR", arguments->tensor, "A tensor's name as the file stores it");
+  command->add_option("-o,--output", arguments->output,
                       "Write the tensor, decoded to F32, as safetensors");
-  command->add_flag("--json", options->json, "As JSON, alone on stdout");
-  return [options] { return Inspect(*options); };
+  return [arguments] { return Inspect(*arguments); };
 }
 
 }  // namespace tenon::cli

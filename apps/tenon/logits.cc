@@ -7,13 +7,14 @@
 #include "tenon/checkpoint/writers.h"
 #include "tenon/engine/model_runner.h"
 #include "tenon/engine/text.h"
-#include "tenon/zoo/zoo.h"
 
 namespace tenon::cli {
 namespace {
 
-struct LogitsOptions {
-  ModelOptions model;
+struct LogitsArguments {
+  explicit LogitsArguments(CLI::App& command) : model(command, kLogits) {}
+
+  ModelArguments model;
   std::string ids;
   std::string decoder_ids;
   std::string prompt;
@@ -75,15 +76,13 @@ Shape LogitShape(const ModelRunner& runner) {
   return {static_cast<int64_t>(runner.logits().size()) / runner.vocab(), runner.vocab()};
 }
 
-Result<std::unique_ptr<ModelRunner>> LoadRunner(const LogitsOptions& options) {
-  TN_ASSIGN_OR_RETURN(const PlanOptions plan_options, options.model.Resolve());
-  const std::unique_ptr<Registry> registry = MakeRegistry();
-  TN_ASSIGN_OR_RETURN(auto plan, PlanModel(options.model.model(), plan_options, *registry));
+Result<std::unique_ptr<ModelRunner>> LoadRunner(const LogitsArguments& arguments) {
+  TN_ASSIGN_OR_RETURN(auto plan, arguments.model.Plan());
   return ModelRunner::Load(std::move(plan));
 }
 
-Status LogitsOfLines(const LogitsOptions& options) {
-  TN_ASSIGN_OR_RETURN(const auto runner, LoadRunner(options));
+Status LogitsOfLines(const LogitsArguments& arguments) {
+  TN_ASSIGN_OR_RETURN(const auto runner, LoadRunner(arguments));
   OutputFile file;
   const Status lines = AnswerJsonLines([&](const Json& request, int64_t line) -> Result<Json> {
     const Json* ids = request.Find("ids");
@@ -105,27 +104,27 @@ Status LogitsOfLines(const LogitsOptions& options) {
     return reply;
   });
   // What worked is written also when some lines failed.
-  TN_RETURN_IF_ERROR(file.Write(options.output));
+  TN_RETURN_IF_ERROR(file.Write(arguments.output));
   return lines;
 }
 
-Status LogitsOfOne(const LogitsOptions& options) {
-  TN_ASSIGN_OR_RETURN(const auto runner, LoadRunner(options));
+Status LogitsOfOne(const LogitsArguments& arguments) {
+  TN_ASSIGN_OR_RETURN(const auto runner, LoadRunner(arguments));
   std::vector<int32_t> ids;
-  if (!options.ids.empty()) {
-    TN_ASSIGN_OR_RETURN(ids, ParseIds(options.ids));
+  if (!arguments.ids.empty()) {
+    TN_ASSIGN_OR_RETURN(ids, ParseIds(arguments.ids));
   } else {
     TN_ASSIGN_OR_RETURN(const auto tokenizer, LoadTokenizer(*runner->plan().checkpoint));
-    TN_ASSIGN_OR_RETURN(Encoding encoding, tokenizer->Encode(options.prompt));
+    TN_ASSIGN_OR_RETURN(Encoding encoding, tokenizer->Encode(arguments.prompt));
     ids = std::move(encoding.ids);
   }
   std::vector<int32_t> decoder_ids;
-  if (!options.decoder_ids.empty()) {
-    TN_ASSIGN_OR_RETURN(decoder_ids, ParseIds(options.decoder_ids));
+  if (!arguments.decoder_ids.empty()) {
+    TN_ASSIGN_OR_RETURN(decoder_ids, ParseIds(arguments.decoder_ids));
   }
-  runner->set_taps(options.hidden);
+  runner->set_taps(arguments.hidden);
   TN_ASSIGN_OR_RETURN(const std::vector<int32_t> rows,
-                      RunSequence(*runner, ids, decoder_ids, !options.decoder_ids.empty()));
+                      RunSequence(*runner, ids, decoder_ids, !arguments.decoder_ids.empty()));
   OutputFile file;
   file.AddFloats("logits", LogitShape(*runner), {runner->logits().begin(), runner->logits().end()});
   file.AddIds("input_ids", ids);
@@ -133,38 +132,38 @@ Status LogitsOfOne(const LogitsOptions& options) {
   for (const auto& [name, tap] : runner->taps()) {
     file.AddFloats(name, {static_cast<int64_t>(tap.rows.size()) / tap.width, tap.width}, tap.rows);
   }
-  TN_RETURN_IF_ERROR(file.Write(options.output));
-  fmt::print(stderr, "logits {} written to {}\n", LogitShape(*runner).Text(), options.output);
+  TN_RETURN_IF_ERROR(file.Write(arguments.output));
+  fmt::print(stderr, "logits {} written to {}\n", LogitShape(*runner).Text(), arguments.output);
   return {};
 }
 
-Status Logits(const LogitsOptions& options) {
-  const int sources = !options.ids.empty() + options.prompt_given + options.jsonl;
+Status Logits(const LogitsArguments& arguments) {
+  const int sources = !arguments.ids.empty() + arguments.prompt_given + arguments.jsonl;
   if (sources != 1) return UsageError("give exactly one of --ids, -p, --jsonl");
-  return options.jsonl ? LogitsOfLines(options) : LogitsOfOne(options);
+  return arguments.jsonl ? LogitsOfLines(arguments) : LogitsOfOne(arguments);
 }
 
 }  // namespace
 
 Action AddLogits(CLI::App& app) {
-  auto options = std::make_shared<LogitsOptions>();
   CLI::App* command =
       app.add_subcommand("logits", "Logits of every position, as a safetensors file");
-  options->model.AddTo(*command);
-  command->add_option("--ids", options->ids, "Token ids: 1,2,3");
-  CLI::Option* prompt = command->add_option("-p,--prompt", options->prompt,
+  auto arguments = std::make_shared<LogitsArguments>(*command);
+  command->add_option("--ids", arguments->ids, "Token ids: 1,2,3");
+  CLI::Option* prompt = command->add_option("-p,--prompt", arguments->prompt,
                                             "Text, encoded with the model's tokenizer");
-  command->add_option("--decoder-ids", options->decoder_ids,
+  command->add_option("--decoder-ids", arguments->decoder_ids,
                       "Encoder-decoder: the decoder's ids (default: its start token)");
-  command->add_option("-o,--output", options->output, "File to write: logits [T, vocab], input_ids")
+  command
+      ->add_option("-o,--output", arguments->output, "File to write: logits [T, vocab], input_ids")
       ->required();
-  command->add_flag("--hidden", options->hidden,
+  command->add_flag("--hidden", arguments->hidden,
                     "Also embed and hidden.{l} [T, hidden], the output of each layer");
-  command->add_flag("--jsonl", options->jsonl,
+  command->add_flag("--jsonl", arguments->jsonl,
                     "Lines {\"ids\", \"decoder_ids\"?} on stdin -> tensors logits.{line}");
-  return [options, prompt] {
-    options->prompt_given = prompt->count() > 0;
-    return Logits(*options);
+  return [arguments, prompt] {
+    arguments->prompt_given = prompt->count() > 0;
+    return Logits(*arguments);
   };
 }
 

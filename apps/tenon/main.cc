@@ -15,10 +15,36 @@ constexpr const char* kFooter =
     "Exit codes: 0 fine, 1 runtime failure, 2 bad usage or options, 3 model refused, 4 does not "
     "fit.";
 
-// What CLI11 says, in our exit code.
-int ReportUsage(const CLI::App& app, const CLI::ParseError& error) {
-  const int code = app.exit(error);
-  return code == 0 ? 0 : 2;  // 0: help or version was asked for
+// The first argument that no command knows, if there is one.
+const char* UnknownOption(const CLI::App& command, int argc, char** argv) {
+  for (int i = 2; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument.size() < 2 || argument[0] != '-') continue;
+    if (command.get_option_no_throw(argument.substr(0, argument.find('='))) == nullptr) {
+      return argv[i];
+    }
+  }
+  return nullptr;
+}
+
+// What CLI11 says, in our exit code, and for a mistyped option the nearest ones.
+int ReportUsage(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  const auto chosen = app.get_subcommands();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr || chosen.empty()) {
+    return app.exit(error) == 0 ? 0 : 2;  // 0: help or version was asked for
+  }
+  const CLI::App& command = *chosen.front();
+  const char* option = UnknownOption(command, argc, argv);
+  if (option == nullptr) return app.exit(error) == 0 ? 0 : 2;
+  std::vector<std::string> names;
+  for (const CLI::Option* known : command.get_options()) {
+    if (!known->get_lnames().empty()) names.push_back("--" + known->get_lnames().front());
+  }
+  const std::vector<std::string> near = tenon::NearNames(option, names);
+  fmt::print(stderr, "tenon {0}: unknown option '{1}'{2}; fix: see `tenon {0} --help`\n",
+             command.get_name(), option,
+             near.empty() ? "" : ", nearest: " + tenon::Join(near, ", "));
+  return 2;
 }
 
 int UnknownCommand(const CLI::App& app, const std::string& name) {
@@ -44,14 +70,19 @@ int main(int argc, char** argv) {
     Action action = add(app);
     actions.emplace_back(app.get_subcommands({}).back(), std::move(action));
   }
+  if (argc == 1) {
+    fmt::print(stderr, "{}", app.help());
+    return 2;
+  }
   // CLI11 would only say that a command is missing.
-  if (argc > 1 && argv[1][0] != '-' && app.get_subcommand_no_throw(argv[1]) == nullptr) {
+  const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(is_named).empty()) {
     return UnknownCommand(app, argv[1]);
   }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return ReportUsage(app, error);
+    return ReportUsage(app, error, argc, argv);
   }
   for (const auto& [command, action] : actions) {
     if (!command->parsed()) continue;

@@ -11,7 +11,10 @@
 namespace tenon::cli {
 namespace {
 
-struct RenderOptions {
+struct RenderArguments {
+  explicit RenderArguments(CLI::App& command) : options(command, kRender) {}
+
+  TableOptions options;
   std::string model;
   std::string messages;
   std::string tools;
@@ -47,14 +50,6 @@ Result<Renderer> LoadRenderer(const std::string& path) {
   return Renderer{*std::move(chat), std::move(special)};
 }
 
-Result<bool> FlagOf(const Json& request, std::string_view name) {
-  const Json* value = request.Find(name);
-  if (value == nullptr || value->is_null()) return false;
-  if (!value->is_bool())
-    return UsageError(fmt::format("{} = {}, allowed: true, false", name, value->Dump()));
-  return value->as_bool();
-}
-
 Json MemberOf(const Json& request, std::string_view name) {
   const Json* value = request.Find(name);
   return value == nullptr ? Json() : *value;
@@ -65,8 +60,9 @@ Result<Json> ReplyTo(const Renderer& renderer, const Json& request) {
   input.messages = MemberOf(request, "messages");
   input.tools = MemberOf(request, "tools");
   input.documents = MemberOf(request, "documents");
-  TN_ASSIGN_OR_RETURN(input.add_generation_prompt, FlagOf(request, "add_generation_prompt"));
-  TN_ASSIGN_OR_RETURN(input.continue_final_message, FlagOf(request, "continue_final_message"));
+  TN_ASSIGN_OR_RETURN(input.add_generation_prompt, FlagOf(request, "add_generation_prompt", false));
+  TN_ASSIGN_OR_RETURN(input.continue_final_message,
+                      FlagOf(request, "continue_final_message", false));
   input.kwargs = renderer.special;
   const Json kwargs = MemberOf(request, "kwargs");
   if (!kwargs.is_null() && !kwargs.is_object()) {
@@ -86,29 +82,30 @@ Result<Json> ReplyTo(const Renderer& renderer, const Json& request) {
   return reply;
 }
 
-Status Render(const RenderOptions& options) {
-  if (options.messages.empty() && !options.jsonl)
+Status Render(const RenderArguments& arguments) {
+  TN_RETURN_IF_ERROR(arguments.options.Resolve().status());
+  if (arguments.messages.empty() && !arguments.jsonl)
     return UsageError("give --messages FILE or --jsonl");
-  TN_ASSIGN_OR_RETURN(const Renderer renderer, LoadRenderer(options.model));
-  if (options.jsonl) {
+  TN_ASSIGN_OR_RETURN(const Renderer renderer, LoadRenderer(arguments.model));
+  if (arguments.jsonl) {
     return AnswerJsonLines(
         [&](const Json& request, int64_t) { return ReplyTo(renderer, request); });
   }
-  TN_ASSIGN_OR_RETURN(const std::string text, ReadText(options.messages));
-  TN_ASSIGN_OR_RETURN(Json file, ParseJson(text), options.messages);
+  TN_ASSIGN_OR_RETURN(const std::string text, ReadText(arguments.messages));
+  TN_ASSIGN_OR_RETURN(Json file, ParseJson(text), arguments.messages);
   Json request;
   if (file.is_array()) {
     request.Set("messages", std::move(file));
   } else {
     request = std::move(file);
   }
-  if (!options.tools.empty()) {
-    TN_ASSIGN_OR_RETURN(const std::string tools, ReadText(options.tools));
-    TN_ASSIGN_OR_RETURN(Json parsed, ParseJson(tools), options.tools);
+  if (!arguments.tools.empty()) {
+    TN_ASSIGN_OR_RETURN(const std::string tools, ReadText(arguments.tools));
+    TN_ASSIGN_OR_RETURN(Json parsed, ParseJson(tools), arguments.tools);
     request.Set("tools", std::move(parsed));
   }
   if (request.Find("add_generation_prompt") == nullptr) {
-    request.Set("add_generation_prompt", !options.no_generation_prompt);
+    request.Set("add_generation_prompt", !arguments.no_generation_prompt);
   }
   TN_ASSIGN_OR_RETURN(const Json reply, ReplyTo(renderer, request));
   fmt::print("{}", reply.Find("text")->as_string());
@@ -118,22 +115,23 @@ Status Render(const RenderOptions& options) {
 }  // namespace
 
 Action AddRender(CLI::App& app) {
-  auto options = std::make_shared<RenderOptions>();
   CLI::App* command =
       app.add_subcommand("render", "The text that a chat template makes of messages");
-  command->add_option("MODEL", options->model, "A directory, a .gguf file or a template FILE.jinja")
+  auto arguments = std::make_shared<RenderArguments>(*command);
+  command
+      ->add_option("MODEL", arguments->model, "A directory, a .gguf file or a template FILE.jinja")
       ->required();
-  command->add_option("--messages", options->messages,
+  command->add_option("--messages", arguments->messages,
                       "A JSON file (- for stdin): a list of messages, or an object with messages, "
                       "tools, kwargs, …");
-  command->add_option("--tools", options->tools, "A JSON file with a list of tools");
-  command->add_flag("--no-generation-prompt", options->no_generation_prompt,
+  command->add_option("--tools", arguments->tools, "A JSON file with a list of tools");
+  command->add_flag("--no-generation-prompt", arguments->no_generation_prompt,
                     "Without the opening of an answer");
-  command->add_flag("--jsonl", options->jsonl,
+  command->add_flag("--jsonl", arguments->jsonl,
                     "Lines {\"messages\", \"tools\"?, \"documents\"?, \"add_generation_prompt\", "
                     "\"continue_final_message\"?, "
                     "\"kwargs\"?, \"now\"?} on stdin");
-  return [options] { return Render(*options); };
+  return [arguments] { return Render(*arguments); };
 }
 
 }  // namespace tenon::cli

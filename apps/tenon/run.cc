@@ -12,13 +12,14 @@
 #include "tenon/base/text.h"
 #include "tenon/engine/generate.h"
 #include "tenon/engine/text.h"
-#include "tenon/zoo/zoo.h"
 
 namespace tenon::cli {
 namespace {
 
-struct RunOptions {
-  ModelOptions model;
+struct RunArguments {
+  explicit RunArguments(CLI::App& command) : model(command, kRun) {}
+
+  ModelArguments model;
   std::string prompt;
   bool prompt_given = false;
   std::string file;
@@ -26,7 +27,6 @@ struct RunOptions {
   bool chat = false;
   bool raw = false;
   bool quiet = false;
-  GenerateOptions generate;
 };
 
 // Set by Ctrl-C: stops the answer, not the chat. A documented global: signal handlers have no other
@@ -41,12 +41,10 @@ struct Session {
   GenerateOptions generate;
 };
 
-Result<Session> Load(const RunOptions& options) {
-  TN_ASSIGN_OR_RETURN(const PlanOptions plan_options, options.model.Resolve());
-  const std::unique_ptr<Registry> registry = MakeRegistry();
-  TN_ASSIGN_OR_RETURN(auto plan, PlanModel(options.model.model(), plan_options, *registry));
+Result<Session> Load(const RunArguments& arguments) {
+  TN_ASSIGN_OR_RETURN(auto plan, arguments.model.Plan());
   if (plan->kind() == ModelKind::kEncoder) {
-    return Refused(options.model.model() + ": an encoder generates no text; fix: `tenon logits`");
+    return Refused(arguments.model.model + ": an encoder generates no text; fix: `tenon logits`");
   }
   Session session;
   TN_ASSIGN_OR_RETURN(session.tokenizer, LoadTokenizer(*plan->checkpoint));
@@ -57,9 +55,9 @@ Result<Session> Load(const RunOptions& options) {
                     session.tokenizer->vocab_size(), plan->config->vocab.value));
   }
   TN_ASSIGN_OR_RETURN(session.chat, LoadChatTemplate(*plan->checkpoint));
-  session.generate = options.generate;
-  TN_ASSIGN_OR_RETURN(session.generate.end_tokens,
-                      EndTokens(*plan->checkpoint, *plan->config, *session.tokenizer));
+  session.generate = GenerateOptionsFrom(plan->options);
+  TN_RETURN_IF_ERROR(CheckSampling(session.generate.sampling));
+  session.generate.end_tokens = EndTokens(plan->generation, *session.tokenizer);
   TN_ASSIGN_OR_RETURN(session.runner, ModelRunner::Load(std::move(plan)));
   return session;
 }
@@ -112,15 +110,15 @@ Result<Generated> Answer(Session& session, std::vector<int32_t> ids) {
   return Generate(*session.runner, session.tokenizer, ids, session.generate, PrintText);
 }
 
-Status RunOnce(Session& session, const RunOptions& options, const std::string& prompt) {
+Status RunOnce(Session& session, const RunArguments& arguments, const std::string& prompt) {
   std::vector<int32_t> ids;
-  if (session.chat && !options.raw) {
+  if (session.chat && !arguments.raw) {
     Json::Array messages;
-    if (!options.system.empty()) messages.push_back(MessageOf("system", options.system));
+    if (!arguments.system.empty()) messages.push_back(MessageOf("system", arguments.system));
     messages.push_back(MessageOf("user", prompt));
     TN_ASSIGN_OR_RETURN(ids, EncodeChat(session, messages));
   } else {
-    if (!options.system.empty())
+    if (!arguments.system.empty())
       return UsageError(
           "--system needs a chat template, which this checkpoint lacks or --raw forbids");
     TN_ASSIGN_OR_RETURN(Encoding encoding, session.tokenizer->Encode(prompt));
@@ -128,18 +126,18 @@ Status RunOnce(Session& session, const RunOptions& options, const std::string& p
   }
   TN_ASSIGN_OR_RETURN(const Generated generated, Answer(session, std::move(ids)));
   fmt::print("\n");
-  if (!options.quiet) PrintTimings(generated);
+  if (!arguments.quiet) PrintTimings(generated);
   return {};
 }
 
-Status Chat(Session& session, const RunOptions& options) {
+Status Chat(Session& session, const RunArguments& arguments) {
   if (!session.chat)
     return Refused(
         "--chat needs a chat template, and the checkpoint has none; fix: `tenon run` with -p");
   const bool terminal = ::isatty(STDIN_FILENO) == 1;
   if (terminal) fmt::print(stderr, "Ctrl-C stops an answer, Ctrl-D ends the chat.\n");
   Json::Array messages;
-  if (!options.system.empty()) messages.push_back(MessageOf("system", options.system));
+  if (!arguments.system.empty()) messages.push_back(MessageOf("system", arguments.system));
   for (std::string line;;) {
     if (terminal) fmt::print(stderr, "> ");
     if (!std::getline(std::cin, line)) return {};
@@ -150,53 +148,40 @@ Status Chat(Session& session, const RunOptions& options) {
     TN_ASSIGN_OR_RETURN(const Generated generated, Answer(session, std::move(ids)));
     fmt::print("\n");
     std::fflush(stdout);
-    if (!options.quiet) PrintTimings(generated);
+    if (!arguments.quiet) PrintTimings(generated);
     messages.push_back(MessageOf("assistant", generated.text));
   }
 }
 
-Status Run(const RunOptions& options) {
-  TN_RETURN_IF_ERROR(CheckSampling(options.generate.sampling));
-  if (options.prompt_given + !options.file.empty() + options.chat > 1) {
+Status Run(const RunArguments& arguments) {
+  if (arguments.prompt_given + !arguments.file.empty() + arguments.chat > 1) {
     return UsageError("give one of -p, -f, --chat; without any, the prompt is read from stdin");
   }
-  std::string prompt = options.prompt;
-  if (!options.chat && !options.prompt_given) {
-    TN_ASSIGN_OR_RETURN(prompt, ReadText(options.file.empty() ? "-" : options.file));
+  std::string prompt = arguments.prompt;
+  if (!arguments.chat && !arguments.prompt_given) {
+    TN_ASSIGN_OR_RETURN(prompt, ReadText(arguments.file.empty() ? "-" : arguments.file));
   }
-  TN_ASSIGN_OR_RETURN(Session session, Load(options));
+  TN_ASSIGN_OR_RETURN(Session session, Load(arguments));
   std::signal(SIGINT, OnInterrupt);
-  return options.chat ? Chat(session, options) : RunOnce(session, options, prompt);
+  return arguments.chat ? Chat(session, arguments) : RunOnce(session, arguments, prompt);
 }
 
 }  // namespace
 
 Action AddRun(CLI::App& app) {
-  auto options = std::make_shared<RunOptions>();
   CLI::App* command = app.add_subcommand("run", "Text in, text out, as it comes");
-  options->model.AddTo(*command);
+  auto arguments = std::make_shared<RunArguments>(*command);
   CLI::Option* prompt =
-      command->add_option("-p,--prompt", options->prompt, "The prompt (default: stdin)");
-  command->add_option("-f,--file", options->file, "Read the prompt from a file");
-  command->add_flag("--chat", options->chat, "A conversation: one line of stdin, one answer");
-  command->add_flag("--raw", options->raw,
+      command->add_option("-p,--prompt", arguments->prompt, "The prompt (default: stdin)");
+  command->add_option("-f,--file", arguments->file, "Read the prompt from a file");
+  command->add_flag("--chat", arguments->chat, "A conversation: one line of stdin, one answer");
+  command->add_flag("--raw", arguments->raw,
                     "The prompt as it is, without the model's chat template");
-  command->add_option("--system", options->system, "A system message before the conversation");
-  command
-      ->add_option("-n,--max-new-tokens", options->generate.max_new_tokens,
-                   "Tokens at most (default: until the model ends)")
-      ->check(CLI::PositiveNumber);
-  SamplingOptions& sampling = options->generate.sampling;
-  command->add_option("--temp", sampling.temperature, "Temperature; 0, the default, is greedy");
-  command->add_option("--top-k", sampling.top_k, "Keep the k most probable tokens; 0: all");
-  command->add_option("--top-p", sampling.top_p, "Keep the most probable tokens up to this sum");
-  command->add_option("--min-p", sampling.min_p, "Drop tokens below this share of the best");
-  command->add_option("--seed", sampling.seed, "Of the random draw");
-  command->add_option("--stop", options->generate.stop, "Stop before this text; repeatable");
-  command->add_flag("-q,--quiet", options->quiet, "No timings at the end");
-  return [options, prompt] {
-    options->prompt_given = prompt->count() > 0;
-    return Run(*options);
+  command->add_option("--system", arguments->system, "A system message before the conversation");
+  command->add_flag("-q,--quiet", arguments->quiet, "No timings at the end");
+  return [arguments, prompt] {
+    arguments->prompt_given = prompt->count() > 0;
+    return Run(*arguments);
   };
 }
 

@@ -9,13 +9,15 @@
 namespace tenon::cli {
 namespace {
 
-struct TokenizeOptions {
+struct TokenizeArguments {
+  explicit TokenizeArguments(CLI::App& command) : options(command, kTokenize) {}
+
+  TableOptions options;
   std::string model;
   std::string text;
   bool text_given = false;
   std::string ids;
   bool no_special = false;
-  bool json = false;
   bool jsonl = false;
 };
 
@@ -55,14 +57,6 @@ Result<Json> DecodeReply(const Tokenizer& tokenizer, const Json& ids) {
   return reply;
 }
 
-Result<bool> FlagOf(const Json& request, std::string_view name, bool fallback) {
-  const Json* value = request.Find(name);
-  if (value == nullptr || value->is_null()) return fallback;
-  if (!value->is_bool())
-    return UsageError(fmt::format("{} = {}, allowed: true, false", name, value->Dump()));
-  return value->as_bool();
-}
-
 Result<Json> ReplyTo(const Tokenizer& tokenizer, const Json& request) {
   if (const Json* ids = request.Find("ids")) return DecodeReply(tokenizer, *ids);
   const Json* text = request.Find("text");
@@ -74,25 +68,26 @@ Result<Json> ReplyTo(const Tokenizer& tokenizer, const Json& request) {
   return EncodeReply(tokenizer, text->as_string(), options);
 }
 
-Status Tokenize(const TokenizeOptions& options) {
-  if (!options.text_given && options.ids.empty() && !options.jsonl) {
+Status Tokenize(const TokenizeArguments& arguments) {
+  TN_ASSIGN_OR_RETURN(const EngineOptions resolved, arguments.options.Resolve());
+  if (!arguments.text_given && arguments.ids.empty() && !arguments.jsonl) {
     return UsageError("give a TEXT, --ids or --jsonl");
   }
-  TN_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(options.model, OpenFor::kParts));
+  TN_ASSIGN_OR_RETURN(const auto checkpoint, Checkpoint::Open(arguments.model, OpenFor::kParts));
   TN_ASSIGN_OR_RETURN(const auto tokenizer, LoadTokenizer(*checkpoint));
-  if (options.jsonl) {
+  if (arguments.jsonl) {
     return AnswerJsonLines(
         [&](const Json& request, int64_t) { return ReplyTo(*tokenizer, request); });
   }
-  if (!options.ids.empty()) {
-    TN_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, ParseIds(options.ids));
+  if (!arguments.ids.empty()) {
+    TN_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, ParseIds(arguments.ids));
     TN_ASSIGN_OR_RETURN(const std::string text, tokenizer->Decode(ids, {.skip_special = false}));
     fmt::print("{}\n", text);
     return {};
   }
-  TN_ASSIGN_OR_RETURN(const Json reply, EncodeReply(*tokenizer, options.text,
-                                                    {.add_special_tokens = !options.no_special}));
-  if (options.json) {
+  TN_ASSIGN_OR_RETURN(const Json reply, EncodeReply(*tokenizer, arguments.text,
+                                                    {.add_special_tokens = !arguments.no_special}));
+  if (resolved.json.value) {
     fmt::print("{}\n", reply.Dump());
     return {};
   }
@@ -106,20 +101,19 @@ Status Tokenize(const TokenizeOptions& options) {
 }  // namespace
 
 Action AddTokenize(CLI::App& app) {
-  auto options = std::make_shared<TokenizeOptions>();
   CLI::App* command = app.add_subcommand("tokenize", "Text to token ids and pieces, and back");
-  command->add_option("MODEL", options->model, "A directory with tokenizer.json, or a .gguf file")
+  auto arguments = std::make_shared<TokenizeArguments>(*command);
+  command->add_option("MODEL", arguments->model, "A directory with tokenizer.json, or a .gguf file")
       ->required();
-  CLI::Option* text = command->add_option("TEXT", options->text, "The text to encode");
-  command->add_option("--ids", options->ids, "Decode these ids instead: 1,2,3");
-  command->add_flag("--no-special", options->no_special, "Without the begin and end tokens");
-  command->add_flag("--json", options->json, "ids, pieces and decoded text as one JSON line");
+  CLI::Option* text = command->add_option("TEXT", arguments->text, "The text to encode");
+  command->add_option("--ids", arguments->ids, "Decode these ids instead: 1,2,3");
+  command->add_flag("--no-special", arguments->no_special, "Without the begin and end tokens");
   command->add_flag(
-      "--jsonl", options->jsonl,
+      "--jsonl", arguments->jsonl,
       "Lines {\"text\", \"add_special_tokens\"?, \"parse_special\"?} or {\"ids\"} on stdin");
-  return [options, text] {
-    options->text_given = text->count() > 0;
-    return Tokenize(*options);
+  return [arguments, text] {
+    arguments->text_given = text->count() > 0;
+    return Tokenize(*arguments);
   };
 }
 

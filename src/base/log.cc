@@ -3,7 +3,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
-#include "tenon/base/env.h"
+#include "tenon/base/text.h"
 
 namespace tenon {
 namespace {
@@ -30,14 +30,25 @@ spdlog::logger& Logger() {
     auto made = std::make_shared<spdlog::logger>(
         "tenon", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
     made->set_pattern("tenon: %l: %v");
-    const std::string level = GetEnv("TENON_LOG").value_or("warning");
-    made->set_level(spdlog::level::from_str(level));
+    made->set_level(spdlog::level::warn);
     return made;
   }();
   return *logger;
 }
 
 }  // namespace
+
+Result<LogLevel> ParseLogLevel(std::string_view name) {
+  constexpr std::pair<std::string_view, LogLevel> kLevels[] = {{"debug", LogLevel::kDebug},
+                                                               {"info", LogLevel::kInfo},
+                                                               {"warning", LogLevel::kWarning},
+                                                               {"error", LogLevel::kError},
+                                                               {"off", LogLevel::kOff}};
+  for (const auto& [text, level] : kLevels) {
+    if (EqualsIgnoreCase(text, name)) return level;
+  }
+  return UsageError("log = '" + std::string(name) + "', allowed: debug, info, warning, error, off");
+}
 
 void SetLogLevel(LogLevel level) { Logger().set_level(LibraryLevel(level)); }
 

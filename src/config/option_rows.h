@@ -11,10 +11,9 @@ namespace tenon {
 
 inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 inline constexpr double kInt32Max = 2147483647;
-inline constexpr uint32_t kGenerates = kRun | kServe;
+inline constexpr uint32_t kGenerates = kRun;
 // Commands that plan a model, and so read what decides the plan.
-inline constexpr uint32_t kPlans =
-    kRun | kServe | kExplain | kCheck | kBench | kLogits | kCompare | kPerplexity | kKl | kEmbed;
+inline constexpr uint32_t kPlans = kRun | kExplain | kLogits;
 
 inline constexpr OptionRow kOptionRows[] = {
     {"config", OptionKind::kPath, &EngineOptions::config, "", "", 0, 0, "", kAllCommands,
@@ -23,15 +22,15 @@ inline constexpr OptionRow kOptionRows[] = {
     {"log", OptionKind::kEnum, &EngineOptions::log, "warning", "debug|info|warning|error|off", 0, 0,
      "", kAllCommands, "how much is told on stderr"},
     {"json", OptionKind::kFlag, &EngineOptions::json, "false", "", 0, 0, "",
-     kExplain | kCheck | kModels | kBackends | kRules | kDoctor, "print JSON (\"schema\": 1)"},
+     kExplain | kModels | kTokenize | kInspect, "print JSON alone on stdout"},
     {"threads", OptionKind::kInt, &EngineOptions::threads, "auto", "auto", 1, 1024, "threads",
-     kPlans | kConvert, "worker threads; auto: one per usable core"},
-    {"isa", OptionKind::kEnum, &EngineOptions::isa, "auto", "auto|{isa}", 0, 0, "",
-     kPlans | kConvert, "instruction set of the kernels; auto: the best of this machine"},
+     kPlans, "worker threads; auto: one per usable core"},
+    {"isa", OptionKind::kEnum, &EngineOptions::isa, "auto", "auto|{isa}", 0, 0, "", kPlans,
+     "instruction set of the kernels; auto: the best of this machine"},
     {"memory", OptionKind::kSize, &EngineOptions::memory, "auto", "auto", 1, kNoLimit, "bytes",
      kPlans, "memory that may be used; auto: the limit of this process"},
-    {"compute", OptionKind::kEnum, &EngineOptions::compute, "auto", "auto|fp32|bf16", 0, 0, "",
-     kPlans, "format of activations in matrix products; auto: the fastest that the weights allow"},
+    {"compute", OptionKind::kEnum, &EngineOptions::compute, "auto", "auto|fp32", 0, 0, "", kPlans,
+     "format of activations in matrix products; auto: the fastest that the weights allow"},
     {"attn-backend", OptionKind::kEnum, &EngineOptions::attn_backend, "auto", "auto|{attn-backend}",
      0, 0, "", kPlans, "attention backend of all layers; auto: the first that supports the model"},
     {"kv-dtype", OptionKind::kEnum, &EngineOptions::kv_dtype, "auto", "auto|f32|bf16", 0, 0, "",
@@ -45,6 +44,11 @@ inline constexpr OptionRow kOptionRows[] = {
     {"allow-downgrade", OptionKind::kList, &EngineOptions::allow_downgrade, "", "", 0, 0, "",
      kPlans, "decisions that may change what was asked for, by field (see explain)",
      OptionStatus::kStable, "", ','},
+    {"prefill-chunk", OptionKind::kInt, &EngineOptions::prefill_chunk, "512", "", 1, 1 << 20,
+     "tokens", kPlans, "longest part of a prompt that is computed in one step"},
+    {"mla-context-chunk", OptionKind::kInt, &EngineOptions::mla_context_chunk, "1024", "", 1,
+     1 << 20, "tokens", kPlans,
+     "cached tokens that latent attention expands at a time in a prefill"},
     {"seed", OptionKind::kInt, &EngineOptions::seed, "random", "random", 0, kNoLimit, "",
      kGenerates, "start of the random numbers that sampling uses"},
     {"temp", OptionKind::kReal, &EngineOptions::temp, "0", "", 0, 100, "", kGenerates,

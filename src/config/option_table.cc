@@ -16,10 +16,9 @@
 namespace tenon {
 namespace {
 
-constexpr const char* kCommandNames[] = {"run",        "serve",   "explain", "check",    "models",
-                                         "backends",   "rules",   "bench",   "logits",   "compare",
-                                         "perplexity", "kl",      "embed",   "tokenize", "render",
-                                         "inspect",    "convert", "doctor"};
+// By bit.
+constexpr const char* kCommandNames[] = {"run",      "explain", "models", "logits",
+                                         "tokenize", "render",  "inspect"};
 
 constexpr std::string_view kEnvPrefix = "TENON_";
 

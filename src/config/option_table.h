@@ -27,25 +27,14 @@ std::string_view NameOf(OptionStatus status);
 // Bits: an option belongs to several commands.
 enum Command : uint32_t {
   kRun = 1u << 0,
-  kServe = 1u << 1,
-  kExplain = 1u << 2,
-  kCheck = 1u << 3,
-  kModels = 1u << 4,
-  kBackends = 1u << 5,
-  kRules = 1u << 6,
-  kBench = 1u << 7,
-  kLogits = 1u << 8,
-  kCompare = 1u << 9,
-  kPerplexity = 1u << 10,
-  kKl = 1u << 11,
-  kEmbed = 1u << 12,
-  kTokenize = 1u << 13,
-  kRender = 1u << 14,
-  kInspect = 1u << 15,
-  kConvert = 1u << 16,
-  kDoctor = 1u << 17,
+  kExplain = 1u << 1,
+  kModels = 1u << 2,
+  kLogits = 1u << 3,
+  kTokenize = 1u << 4,
+  kRender = 1u << 5,
+  kInspect = 1u << 6,
 };
-inline constexpr uint32_t kAllCommands = (1u << 18) - 1;
+inline constexpr uint32_t kAllCommands = (1u << 7) - 1;
 // "run, serve"; "all".
 std::string CommandNames(uint32_t commands);
 

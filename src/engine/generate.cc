@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <random>
+
+#include "tenon/engine/repetition_penalty.h"
 
 namespace tenon {
 namespace {
@@ -49,6 +52,20 @@ class Answer {
 };
 
 }  // namespace
+
+GenerateOptions GenerateOptionsFrom(const EngineOptions& options) {
+  GenerateOptions generate;
+  generate.max_new_tokens = options.max_new_tokens.value;
+  generate.sampling = {
+      .temperature = options.temp.value,
+      .top_k = options.top_k.value,
+      .top_p = options.top_p.value,
+      .min_p = options.min_p.value,
+      .seed = static_cast<uint64_t>(options.seed.value.value_or(std::random_device{}()))};
+  generate.repetition_penalty = options.repetition_penalty.value;
+  generate.stop = options.stop.value;
+  return generate;
+}
 
 std::string_view NameOf(FinishReason reason) {
   switch (reason) {
@@ -101,24 +118,23 @@ Result<Generated> Generate(ModelRunner& runner, const std::shared_ptr<const Toke
   Generated result;
   result.prompt_tokens = static_cast<int64_t>(prompt.size());
   Sampler sampler(options.sampling);
+  RepetitionPenalty penalty(options.repetition_penalty, runner.vocab());
   Answer answer(tokenizer, options, on_text);
   const Clock::time_point start = Clock::now();
   TN_RETURN_IF_ERROR(runner.Extend(prompt, WantLogits::kLast));
   result.prefill_seconds = SecondsSince(start);
+  penalty.See(prompt);
   const Clock::time_point decoding = Clock::now();
-  for (;;) {
-    TN_ASSIGN_OR_RETURN(const int32_t id, sampler.Sample(runner.logits()));
+  while (options.max_new_tokens != 0) {
+    TN_ASSIGN_OR_RETURN(const int32_t id, sampler.Sample(penalty.Apply(runner.logits())));
+    penalty.See({&id, 1});
     if (options.end_tokens.contains(id)) {
       result.reason = FinishReason::kEnd;
       break;
     }
     TN_ASSIGN_OR_RETURN(const bool more, answer.Add(id, result));
     if (!more) break;
-    if (options.max_new_tokens > 0 &&
-        static_cast<int64_t>(result.ids.size()) >= options.max_new_tokens) {
-      result.reason = FinishReason::kLength;
-      break;
-    }
+    if (static_cast<int64_t>(result.ids.size()) == options.max_new_tokens) break;
     if (runner.length() >= runner.plan().max_seq_len) {
       result.reason = FinishReason::kContextFull;
       break;

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -18,11 +19,15 @@
 namespace tenon {
 
 struct GenerateOptions {
-  int64_t max_new_tokens = 0;  // 0: until something else ends it
+  std::optional<int64_t> max_new_tokens;  // absent: until something else ends it
   SamplingOptions sampling;
+  double repetition_penalty = 1;  // of tokens in prompt and answer; 1: off
   std::vector<std::string> stop;  // not part of the text
   std::set<int32_t> end_tokens;
 };
+
+// What the options say; a random seed is drawn here when none was set. End tokens are the model's.
+GenerateOptions GenerateOptionsFrom(const EngineOptions& options);
 
 // A full context is called "length" like the wanted length: only the callers may tell them apart.
 enum class FinishReason { kEnd, kStopString, kLength, kContextFull, kCancelled };

@@ -12,18 +12,12 @@ namespace {
 // Recorded steps kept; the decode step is used all the time and never the one dropped.
 constexpr size_t kMaxSteps = 16;
 
-int64_t StepCapacity(const PlannedModel& plan) {
-  // An encoder sees its whole input at once.
-  return plan.kind() == ModelKind::kCausalLm ? std::min(plan.prefill_chunk, plan.max_seq_len)
-                                             : plan.max_seq_len;
-}
-
 }  // namespace
 
 ModelRunner::ModelRunner(std::unique_ptr<PlannedModel> plan)
     : plan_(std::move(plan)),
       team_(plan_->threads),
-      shape_(plan_->cache_plan, StepCapacity(*plan_)),
+      shape_(plan_->cache_plan, plan_->largest_step()),
       step_plans_(plan_->cache_plan) {}
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::Load(std::unique_ptr<PlannedModel> plan) {
@@ -136,9 +130,7 @@ Status ModelRunner::Extend(std::span<const int32_t> ids, WantLogits want) {
 }
 
 Status ModelRunner::RunStep(std::span<const int32_t> ids, bool encode, WantLogits want) {
-  const bool whole = encode || plan_->kind() == ModelKind::kEncoder;
-  const auto chunk =
-      static_cast<size_t>(whole ? static_cast<int64_t>(ids.size()) : StepCapacity(*plan_));
+  const auto chunk = encode ? ids.size() : static_cast<size_t>(plan_->prefill_rows());
   for (size_t begin = 0; begin < ids.size(); begin += chunk) {
     const std::span<const int32_t> part = ids.subspan(begin, std::min(chunk, ids.size() - begin));
     const auto rows = static_cast<int64_t>(part.size());

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "tenon/config/generation_config.h"
 #include "tenon/tokenizer/gguf_vocabulary.h"
 
 namespace tenon {
@@ -100,19 +99,13 @@ Result<std::optional<std::string>> ChatTemplateSource(const Checkpoint& checkpoi
   return TemplateIn(config);
 }
 
-Result<std::set<int32_t>> EndTokens(const Checkpoint& checkpoint, const ModelConfig& config,
-                                    const Tokenizer& tokenizer) {
-  std::vector<Sourced<int64_t>> more;
-  for (const int64_t id : config.eos.value) more.push_back({id, config.eos.origin});
-  if (tokenizer.special().eos) {
-    more.push_back({*tokenizer.special().eos, {Origin::Kind::kCheckpoint, "the tokenizer"}});
-  }
-  TN_ASSIGN_OR_RETURN(const GenerationConfig generation,
-                      ReadGenerationConfig({.generation = checkpoint.generation_config(),
-                                            .config = checkpoint.config(),
-                                            .more_eos = more}));
+std::set<int32_t> EndTokens(const GenerationConfig& generation, const Tokenizer& tokenizer) {
   std::set<int32_t> ids;
-  for (const Sourced<int64_t>& id : generation.eos) ids.insert(static_cast<int32_t>(id.value));
+  for (const Sourced<int64_t>& id : generation.eos) {
+    // No token of the model has a larger number.
+    if (id.value <= INT32_MAX) ids.insert(static_cast<int32_t>(id.value));
+  }
+  if (tokenizer.special().eos) ids.insert(*tokenizer.special().eos);
   return ids;
 }
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "tenon/checkpoint/checkpoint.h"
-#include "tenon/config/model_config.h"
+#include "tenon/config/generation_config.h"
 #include "tenon/tokenizer/tokenizer.h"
 
 namespace tenon {
@@ -21,8 +21,8 @@ Result<std::shared_ptr<const Tokenizer>> LoadTokenizer(const Checkpoint& checkpo
 // when there is none.
 Result<std::optional<std::string>> ChatTemplateSource(const Checkpoint& checkpoint);
 
-// Union of what generation_config.json, the config and the tokenizer call the end of a text.
-Result<std::set<int32_t>> EndTokens(const Checkpoint& checkpoint, const ModelConfig& config,
-                                    const Tokenizer& tokenizer);
+// Union of what generation_config.json and the config (`generation`) and the tokenizer call the end
+// of a text.
+std::set<int32_t> EndTokens(const GenerationConfig& generation, const Tokenizer& tokenizer);
 
 }  // namespace tenon

@@ -59,7 +59,7 @@ void AttentionCore::SelectAttention(LoadContext& context) {
   cache.layer = spec_.layer;
   cache.row_bytes = spec_.CachedWidth() * RowBytes(spec_.kv_dtype, 1);
   cache.dtype = spec_.kv_dtype;
-  cache.layout = spec_.mla ? KvLayout::kRow : backend_->layout();
+  cache.layout = spec_.mla ? KvLayout::kRow : spec_.kv_layout.value_or(backend_->layout());
   cache.window = spec_.window;
   cache.page_tokens = spec_.page_tokens;
   context.caches.push_back({cache, &cache_});
@@ -95,17 +95,17 @@ SelfAttention::SelfAttention(const Scope& scope, const SelfAttentionOptions& o)
 Value SelfAttention::operator()(Forward& pass, const Value& x) const {
   const AttentionSpec& spec = core_.spec();
   const Value qkv = qkv_(pass, x);
-  const QkvView view{qkv_.SegmentOf(qkv, 0).SplitLast(spec.heads, spec.head_dim),
+  QkvView view{qkv_.SegmentOf(qkv, 0).SplitLast(spec.heads, spec.head_dim),
                      qkv_.SegmentOf(qkv, 1).SplitLast(spec.kv_heads, spec.head_dim),
                      qkv_.SegmentOf(qkv, 2).SplitLast(spec.kv_heads, spec.v_head_dim)};
   if (q_norm_) {
-    q_norm_->InPlace(pass, view.q);
-    k_norm_->InPlace(pass, view.k);
+    view.q = (*q_norm_)(pass, view.q);
+    view.k = (*k_norm_)(pass, view.k);
   }
   if (rope_ != nullptr) {
     const Value angles = pass.Angles(*rope_);
-    Rope(pass.tape(), view.q, angles, pairing_);
-    Rope(pass.tape(), view.k, angles, pairing_);
+    view.q = Rotated(pass.tape(), view.q, angles, pairing_);
+    view.k = Rotated(pass.tape(), view.k, angles, pairing_);
   }
   return o_(pass, core_.Run(pass, view));
 }

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -13,25 +12,12 @@
 #include "tenon/checkpoint/checkpoint.h"
 #include "tenon/checkpoint/tensor_index.h"
 #include "tenon/config/config_reader.h"
+#include "tenon/config/engine_options.h"
+#include "tenon/config/generation_config.h"
 #include "tenon/modules/model.h"
 #include "tenon/registry/resolution.h"
 
 namespace tenon {
-
-// What a user may ask for, each with its origin. "auto" and 0 mean: decide.
-struct PlanOptions {
-  Sourced<std::string> compute = {"auto", {}};
-  Sourced<std::string> attention_backend = {"auto", {}};
-  Sourced<std::string> kv_dtype = {"auto", {}};
-  Sourced<int64_t> max_seq_len = {0, {}};
-  Sourced<int64_t> page_tokens = {0, {}};
-  Sourced<int64_t> threads = {0, {}};
-  Sourced<int64_t> prefill_chunk = {512, {}};  // rows of one prefill step
-  Sourced<std::string> isa = {"auto", {}};
-  Sourced<int64_t> memory_bytes = {0, {}};
-  int64_t mla_context_chunk = 1024;
-  std::set<std::string> allowed_downgrades = {};
-};
 
 // Bytes by purpose, all known before loading.
 struct MemoryLedger {
@@ -60,6 +46,8 @@ struct PlannedModel {
   Resolution resolution;
   std::unique_ptr<ConfigReader> reader;  // the record of what was read
   std::shared_ptr<const ModelConfig> config;
+  GenerationConfig generation;
+  EngineOptions options;  // as resolved: what was set, then what the checkpoint's authors offer
   const KernelTable* kernels = nullptr;
   BackendTable backends;
   std::unique_ptr<TensorIndex> index;
@@ -70,16 +58,21 @@ struct PlannedModel {
 
   int64_t max_seq_len = 0;
   int threads = 1;
-  int64_t prefill_chunk = 0;
   CacheSizing sizing;
   CachePlan cache_plan;
   std::vector<StepSummary> steps;
   MemoryLedger memory;
 
   ModelKind kind() const { return resolution.entry->kind; }
+  // Rows of the largest step of the decoder (or of an encoder, which sees its input at once).
+  int64_t prefill_rows() const;
+  // Rows of the largest step of all.
+  int64_t largest_step() const;
 };
 
-Result<std::unique_ptr<PlannedModel>> PlanModel(const std::string& path, const PlanOptions& options,
+// `options`: of EngineOptionTable().Resolve or .Defaults. Errors: kUsage for options that cannot
+// be, kRefused for the model, kDoesNotFit with the longest context that fits.
+Result<std::unique_ptr<PlannedModel>> PlanModel(const std::string& path, EngineOptions options,
                                                 Registry& registry);
 
 }  // namespace tenon

@@ -7,6 +7,7 @@
 #include "tenon/base/text.h"
 #include "tenon/modules/attention.h"
 #include "tenon/ops/kernel_choice.h"
+#include "tenon/plan/options.h"
 
 namespace tenon {
 namespace {
@@ -136,6 +137,20 @@ std::string CacheText(const PlannedModel& plan) {
   return text.empty() ? "  none\n" : text;
 }
 
+// Those that somebody set; the rest is as the table says.
+std::string OptionsText(const PlannedModel& plan) {
+  std::string text;
+  const Json options = EngineOptionTable().ToJson(plan.options);
+  const std::string unset = Origin{}.Text();
+  for (const Json& option : options.as_array()) {
+    const std::string& origin = option.Find("origin")->as_string();
+    if (origin == unset) continue;
+    text += fmt::format("  {} = {} ({})\n", option.Find("option")->as_string(),
+                        option.Find("value")->Dump(), origin);
+  }
+  return text.empty() ? "" : "options that were set\n" + text;
+}
+
 }  // namespace
 
 Json ReportJson(const PlannedModel& plan) {
@@ -164,6 +179,7 @@ Json ReportJson(const PlannedModel& plan) {
   report.Set("cache", CacheJson(plan));
   report.Set("steps", StepsJson(plan));
   report.Set("memory", MemoryJson(plan.memory));
+  report.Set("options", EngineOptionTable().ToJson(plan.options));
   report.Set("decisions", plan.context->ledger.ToJson());
   return report;
 }
@@ -198,6 +214,7 @@ std::string ReportText(const PlannedModel& plan) {
       "together {}\n",
       BytesText(m.weights_held), BytesText(m.weights_stored), BytesText(m.weights_derived),
       BytesText(m.cache), BytesText(m.arena), BytesText(m.scratch), BytesText(m.Total()));
+  text += OptionsText(plan);
   text += "decisions\n";
   // Layers that were decided alike are one line.
   std::vector<std::pair<std::string, int>> decisions;

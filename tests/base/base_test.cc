@@ -4,6 +4,7 @@
 
 #include "tenon/base/env.h"
 #include "tenon/base/ledger.h"
+#include "tenon/base/log.h"
 #include "tenon/base/machine_profile.h"
 #include "tenon/base/status.h"
 #include "tenon/base/text.h"
@@ -127,6 +128,13 @@ TEST_P(ThreadTeamTest, MeetSeparatesPhases) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, ThreadTeamTest, testing::Values(1, 2, 3, 5));
+
+TEST(Log, LevelsByName) {
+  EXPECT_EQ(*ParseLogLevel("Warning"), LogLevel::kWarning);
+  EXPECT_EQ(*ParseLogLevel("off"), LogLevel::kOff);
+  EXPECT_EQ(ParseLogLevel("loud").message(),
+            "log = 'loud', allowed: debug, info, warning, error, off");
+}
 
 }  // namespace
 }  // namespace tenon

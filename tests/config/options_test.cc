@@ -146,7 +146,7 @@ TEST(Resolve, UnknownNamesComeWithNearOnes) {
 
 TEST(Resolve, OptionsOfOtherCommands) {
   EXPECT_EQ(ErrorOf({.command = kExplain, .command_line = {{"temp", "1"}}}),
-            "--temp is no option of explain, it is one of run, serve; fix: remove it");
+            "--temp is no option of explain, it is one of run; fix: remove it");
   // A file and the environment serve several commands.
   EXPECT_TRUE(Table().Resolve({.command = kExplain, .environment = {{"TENON_TEMP", "1"}}}).ok());
 }
@@ -326,7 +326,7 @@ TEST(Docs, MarkdownHasOneLinePerOption) {
   EXPECT_TRUE(
       Contains(text,
                "| `--max-new-tokens`, `-n` | int (tokens) | `unlimited` | 0 .. 2147483647 \\| "
-               "unlimited | run, serve | `TENON_MAX_NEW_TOKENS` | stable | longest answer"))
+               "unlimited | run | `TENON_MAX_NEW_TOKENS` | stable | longest answer"))
       << text;
   EXPECT_TRUE(Contains(
       text, "| `--attn-backend` | enum | `auto` | auto \\| NATIVE \\| TRTLLM \\| VANILLA |"))

@@ -8,6 +8,7 @@
 #include "support/golden.h"
 #include "support/paths.h"
 #include "tenon/engine/model_runner.h"
+#include "tenon/plan/options.h"
 #include "tenon/zoo/zoo.h"
 
 namespace tenon {
@@ -45,14 +46,16 @@ std::vector<Case> Cases() {
 
 Result<std::unique_ptr<ModelRunner>> Load(const Case& c, int64_t prefill_chunk) {
   const auto registry = MakeRegistry();
-  PlanOptions options;
-  options.compute.value = "fp32";
-  options.attention_backend = {c.backend, {Origin::Kind::kUser, "the test"}};
-  options.threads.value = c.threads;
-  options.prefill_chunk.value = prefill_chunk;
-  options.mla_context_chunk = 16;  // small, so that a chunked prefill crosses it
-  TN_ASSIGN_OR_RETURN(auto plan,
-                      PlanModel(test::DataPath("goldens/" + c.name), options, *registry));
+  TN_ASSIGN_OR_RETURN(EngineOptions options,
+                      EngineOptionTable().Resolve(
+                          {.command_line = {{"compute", "fp32"},
+                                            {"attn-backend", c.backend},
+                                            {"threads", std::to_string(c.threads)},
+                                            {"prefill-chunk", std::to_string(prefill_chunk)},
+                                            // Small, so that a chunked prefill crosses it.
+                                            {"mla-context-chunk", "16"}}}));
+  TN_ASSIGN_OR_RETURN(
+      auto plan, PlanModel(test::DataPath("goldens/" + c.name), std::move(options), *registry));
   return ModelRunner::Load(std::move(plan));
 }
 

@@ -11,6 +11,7 @@
 #include "tenon/base/env.h"
 #include "tenon/base/file.h"
 #include "tenon/engine/model_runner.h"
+#include "tenon/plan/options.h"
 #include "tenon/zoo/zoo.h"
 
 namespace tenon {
@@ -43,9 +44,10 @@ TEST_P(SmolLm2Test, LogitsAndGreedyTokens) {
                  << " or TENON_SHARED_DIR is not set: SmolLM2 was not compared";
   }
   const auto registry = MakeRegistry();
-  PlanOptions options;
-  options.max_seq_len.value = 1024;
-  auto plan = PlanModel(*path, options, *registry);
+  auto options =
+      EngineOptionTable().Resolve({.command_line = {{"compute", "fp32"}, {"max-seq-len", "1024"}}});
+  ASSERT_TRUE(options.ok()) << options.message();
+  auto plan = PlanModel(*path, *std::move(options), *registry);
   ASSERT_TRUE(plan.ok()) << plan.message();
   auto runner = ModelRunner::Load(*std::move(plan));
   ASSERT_TRUE(runner.ok()) << runner.message();
@@ -67,10 +69,11 @@ TEST_P(SmolLm2Test, LogitsAndGreedyTokens) {
     EXPECT_LE(worst, kLogitTolerance);
     const std::vector<int32_t> greedy = IdsOf(*answers.Find("greedy")->Find("ids"));
     const Json::Array& margins = answers.Find("greedy")->Find("margins")->as_array();
-    for (size_t step = 0; step < greedy.size() && margins[step].as_double() > kMargin; ++step) {
+    for (size_t step = 0; step < greedy.size(); ++step) {
       const auto logits = (*runner)->logits();
       const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
-      ASSERT_EQ(best, greedy[step]) << "step " << step;
+      // The reference's token goes on even where a tie went the other way.
+      if (margins[step].as_double() > kMargin) EXPECT_EQ(best, greedy[step]) << "step " << step;
       ASSERT_TRUE((*runner)->Extend({&greedy[step], 1}, WantLogits::kLast).ok());
     }
   }

@@ -1,0 +1,82 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tenon/base/text.h"
+#include "tenon/plan/phases.h"
+
+namespace tenon {
+namespace {
+
+bool MatchesPattern(std::string_view pattern, std::string_view name) {
+  const size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return pattern == name;
+  if (!name.starts_with(pattern.substr(0, star))) return false;
+  name.remove_prefix(star);
+  pattern.remove_prefix(star + 1);
+  for (size_t skip = 0; skip <= name.size(); ++skip) {
+    if (MatchesPattern(pattern, name.substr(skip))) return true;
+  }
+  return false;
+}
+
+// A tensor that nothing uses is an error, unless the family declares it skippable.
+void CheckUnused(PlannedModel& plan) {
+  int64_t skipped = 0;
+  std::vector<std::string> unused;
+  for (const StoredTensor* tensor : plan.index->UnusedStored()) {
+    const auto& patterns = plan.resolution.entry->traits.skippable;
+    const bool known = std::any_of(
+        patterns.begin(), patterns.end(),
+        [&](const std::string& pattern) { return MatchesPattern(pattern, tensor->name); });
+    if (known) {
+      ++skipped;
+    } else {
+      unused.emplace_back(tensor->name);
+    }
+  }
+  if (skipped > 0) {
+    plan.context->Record({.field = "weights.unused",
+                          .requested = "",
+                          .resolved = fmt::format("{} skipped", skipped),
+                          .by = "weights",
+                          .why = "the family knows them as not needed"});
+  }
+  if (unused.empty()) return;
+  if (plan.context->ledger.Allows("weights.unused")) {
+    plan.context->Record(
+        {.field = "weights.unused",
+         .requested = "use",
+         .resolved = "ignored",
+         .by = "weights",
+         .why = fmt::format("{} tensors that the model does not use", unused.size()),
+         .kind = DecisionKind::kDowngraded});
+    return;
+  }
+  for (const std::string& name : unused) {
+    plan.context->Error(fmt::format(
+        "{}: the model does not use this tensor of the checkpoint; fix: the right config.json, or "
+        "--allow-downgrade weights.unused",
+        name));
+  }
+}
+
+}  // namespace
+
+Status Construct(PlannedModel& plan) {
+  LoadContext& context = *plan.context;
+  plan.model = plan.resolution.entry->create(Scope(context, ""), *plan.config);
+  TN_RETURN_IF_ERROR(context.Errors());
+  for (Module* module : context.modules) module->SelectAttention(context);
+  TN_RETURN_IF_ERROR(context.Errors());
+  for (Module* module : context.modules) module->CreateWeights(context);
+  if (plan.index != nullptr && context.errors.empty()) CheckUnused(plan);
+  TN_RETURN_IF_ERROR(context.Errors());
+  for (const DeclaredCache& declared : context.caches) {
+    plan.cache_specs.push_back(declared.spec);
+    plan.layer_caches.push_back(declared.cache);
+  }
+  return {};
+}
+
+}  // namespace tenon

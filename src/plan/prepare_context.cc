@@ -1,0 +1,106 @@
+#include <fmt/format.h>
+
+#include "tenon/base/text.h"
+#include "tenon/ops/kernel_choice.h"
+#include "tenon/plan/phases.h"
+
+namespace tenon {
+namespace {
+
+// An unknown name is one mistake, not one for each layer.
+Status CheckBackendName(const Sourced<std::string>& wanted, const BackendTable& table) {
+  if (EqualsIgnoreCase(wanted.value, "auto") || table.Find(wanted.value) != nullptr) return {};
+  return UsageError(fmt::format("attn-backend = '{}' (set by {}), allowed: {}", wanted.value,
+                                wanted.origin.Text(), Join(BackendNames(table), ", ")));
+}
+
+Result<DType> ResolveKvDtype(const EngineOptions& options, LoadContext& context) {
+  const std::string& wanted = options.kv_dtype.value;
+  if (EqualsIgnoreCase(wanted, "auto")) {
+    context.Record({.field = "kv_dtype",
+                    .requested = "auto",
+                    .resolved = "f32",
+                    .by = "options",
+                    .why = "the compute dtype"});
+    return DType::kF32;
+  }
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    if (EqualsIgnoreCase(wanted, NameOf(dtype))) return dtype;
+  }
+  return UsageError(fmt::format("kv-dtype = '{}' (set by {}), allowed: auto, f32, bf16", wanted,
+                                options.kv_dtype.origin.Text()));
+}
+
+Status ResolveCompute(const EngineOptions& options, LoadContext& context) {
+  const std::string& wanted = options.compute.value;
+  if (EqualsIgnoreCase(wanted, "fp32")) return {};
+  if (EqualsIgnoreCase(wanted, "auto")) {
+    context.Record({.field = "compute",
+                    .requested = "auto",
+                    .resolved = "fp32",
+                    .by = "options",
+                    .why = "the only arithmetic of this build"});
+    return {};
+  }
+  return UsageError(fmt::format("compute = '{}' (set by {}), allowed: auto, fp32", wanted,
+                                options.compute.origin.Text()));
+}
+
+Status ResolveMachine(const EngineOptions& options, MachineProfile& machine) {
+  machine = DetectMachine();
+  if (!EqualsIgnoreCase(options.isa.value, "auto")) {
+    TN_ASSIGN_OR_RETURN(const Isa isa, ParseIsa(options.isa.value),
+                        "set by " + options.isa.origin.Text());
+    if (isa > machine.isa) {
+      return Unavailable(fmt::format("isa = {} (set by {}), this machine has {}", NameOf(isa),
+                                     options.isa.origin.Text(), NameOf(machine.isa)));
+    }
+    machine.isa = isa;
+  }
+  if (options.memory.value) {
+    machine.memory_bytes = *options.memory.value;
+    machine.available_bytes = *options.memory.value;
+  }
+  return {};
+}
+
+}  // namespace
+
+Status PrepareContext(PlannedModel& plan) {
+  const EngineOptions& options = plan.options;
+  plan.context = std::make_unique<LoadContext>();
+  LoadContext& context = *plan.context;
+  context.ledger =
+      Ledger({options.allow_downgrade.value.begin(), options.allow_downgrade.value.end()});
+  TN_RETURN_IF_ERROR(ResolveMachine(options, context.machine));
+  TN_RETURN_IF_ERROR(ResolveCompute(options, context));
+  TN_ASSIGN_OR_RETURN(context.options.kv_dtype.value, ResolveKvDtype(options, context));
+  context.options.kv_dtype.origin = options.kv_dtype.origin;
+  context.options.attention_backend = options.attn_backend;
+  context.options.page_tokens = {options.page_tokens.value.value_or(0), options.page_tokens.origin};
+  context.options.mla_context_chunk = options.mla_context_chunk.value;
+  TN_ASSIGN_OR_RETURN(plan.kernels, KernelsFor(context.machine.isa));
+  plan.backends = BuiltinBackends(*plan.kernels);
+  context.backends = &plan.backends;
+  TN_RETURN_IF_ERROR(CheckBackendName(options.attn_backend, plan.backends));
+  context.container = plan.checkpoint->container();
+  context.default_dtype = plan.config->stored_dtype.value.value_or(DType::kF32);
+  plan.threads = static_cast<int>(options.threads.value.value_or(context.machine.cores));
+  for (const std::string& note : plan.checkpoint->notes()) {
+    context.Record({.field = "checkpoint",
+                    .requested = "",
+                    .resolved = "noted",
+                    .by = "checkpoint",
+                    .why = note});
+  }
+  if (plan.checkpoint->tensors().empty()) return {};
+  TN_ASSIGN_OR_RETURN(
+      TensorIndex index,
+      TensorIndex::Build(*plan.checkpoint,
+                         plan.resolution.entry->names(*plan.config, plan.checkpoint->container())));
+  plan.index = std::make_unique<TensorIndex>(std::move(index));
+  context.index = plan.index.get();
+  return {};
+}
+
+}  // namespace tenon

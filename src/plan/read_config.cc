@@ -1,0 +1,100 @@
+#include <fmt/format.h>
+
+#include "tenon/config/quant_config.h"
+#include "tenon/plan/options.h"
+#include "tenon/plan/phases.h"
+
+namespace tenon {
+namespace {
+
+// Scalars and lists of numbers; of other lists their length alone.
+Json MetadataAsJson(const GgufMetadata& metadata) {
+  Json object{Json::Object{}};
+  Json::Object& members = object.as_object();  // keys are unique: no look-up per key
+  for (const GgufMetadata::Entry& entry : metadata.entries()) {
+    const std::string key(entry.key);
+    const GgufValue& value = entry.value;
+    if (const auto flag = value.AsBool()) {
+      members.emplace_back(key, *flag);
+    } else if (const auto number = value.AsInt()) {
+      members.emplace_back(key, *number);
+    } else if (const auto real = value.AsFloat()) {
+      members.emplace_back(key, *real);
+    } else if (const auto text = value.AsString()) {
+      members.emplace_back(key, std::string(*text));
+    } else {
+      members.emplace_back(key + ".length", value.count());
+      // Vocabularies' scores and types are long and no config.
+      constexpr int64_t kLongest = 4096;
+      if (value.count() > kLongest || value.element_type() == GgufType::kString) continue;
+      Json::Array list;
+      if (const auto numbers = value.AsInts()) {
+        for (const int64_t n : *numbers) list.emplace_back(n);
+      } else if (const auto reals = value.AsFloats()) {
+        for (const double n : *reals) list.emplace_back(n);
+      }
+      members.emplace_back(key, std::move(list));
+    }
+  }
+  return object;
+}
+
+// The config as Hugging Face would have it, whatever the container.
+Result<ConfigSource> SourceOf(const Checkpoint& checkpoint, const ModelEntry& entry) {
+  const GgufMetadata* metadata = checkpoint.gguf();
+  if (metadata == nullptr) return ConfigSource{.json = *checkpoint.config()};
+  if (entry.traits.gguf_keys.empty()) {
+    return Refused(fmt::format("{} is not served from GGUF; fix: its Hugging Face directory",
+                               entry.architecture));
+  }
+  TN_ASSIGN_OR_RETURN(const std::string_view architecture,
+                      metadata->String("general.architecture"));
+  return ConfigFromGguf(MetadataAsJson(*metadata),
+                        {std::string(architecture), entry.architecture, entry.traits.model_type},
+                        entry.traits.gguf_keys);
+}
+
+// Weights whose method cannot be computed are refused before anything is built on them.
+Status CheckQuantisation(const Checkpoint& checkpoint, ConfigReader& reader) {
+  constexpr std::string_view kSideFile = "hf_quant_config.json";
+  Json side_file;
+  if (checkpoint.HasFile(kSideFile)) {
+    TN_ASSIGN_OR_RETURN(const std::string text, checkpoint.ReadSideFile(kSideFile));
+    TN_ASSIGN_OR_RETURN(side_file, ParseJson(text), kSideFile);
+  }
+  const QuantConfig config = ReadQuantConfig(reader, side_file.is_null() ? nullptr : &side_file);
+  TN_RETURN_IF_ERROR(reader.status());
+  return config.Unsupported();
+}
+
+// What the authors offer counts less than anything that was set.
+Status OfferGeneration(PlannedModel& plan) {
+  std::vector<Sourced<int64_t>> more_eos;
+  for (const int64_t id : plan.config->eos.value) more_eos.push_back({id, plan.config->eos.origin});
+  for (const char* key : {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+    const GgufMetadata* metadata = plan.checkpoint->gguf();
+    if (metadata == nullptr || !metadata->Has(key)) continue;
+    TN_ASSIGN_OR_RETURN(const int64_t id, metadata->Int(key));
+    more_eos.push_back({id, {Origin::Kind::kCheckpoint, key}});
+  }
+  TN_ASSIGN_OR_RETURN(plan.generation,
+                      ReadGenerationConfig({.generation = plan.checkpoint->generation_config(),
+                                            .config = plan.checkpoint->config(),
+                                            .more_eos = more_eos}));
+  EngineOptionTable().OfferGeneration(plan.generation, plan.options);
+  return {};
+}
+
+}  // namespace
+
+Status ReadModelConfig(PlannedModel& plan) {
+  const ModelEntry& entry = *plan.resolution.entry;
+  TN_ASSIGN_OR_RETURN(ConfigSource source, SourceOf(*plan.checkpoint, entry));
+  plan.reader = std::make_unique<ConfigReader>(std::move(source));
+  TN_RETURN_IF_ERROR(CheckQuantisation(*plan.checkpoint, *plan.reader));
+  plan.config = entry.read_config(*plan.reader, plan.checkpoint->container());
+  TN_RETURN_IF_ERROR(plan.reader->status());
+  return OfferGeneration(plan);
+}
+
+}  // namespace tenon

@@ -1,0 +1,207 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tenon/base/text.h"
+#include "tenon/modules/rope_table.h"
+#include "tenon/plan/phases.h"
+#include "tenon/plan/step_shape.h"
+
+namespace tenon {
+namespace {
+
+// A share of the free memory is left to others.
+constexpr double kMemoryFraction = 0.9;
+// Models without a stated maximum (recurrent, relative positions) get a generous one.
+constexpr int64_t kUnlimited = 32768;
+
+void CountWeights(PlannedModel& plan) {
+  for (Module* module : plan.context->modules) {
+    for (const Parameter& parameter : module->parameters()) {
+      plan.memory.weights_held += parameter.held_bytes();
+      const int64_t width = parameter.shape().rank() == 0 ? 1 : parameter.shape().dim(-1);
+      plan.memory.weights_stored +=
+          parameter.shape().rows() * RowBytes(parameter.stored_dtype(), width);
+    }
+    plan.memory.weights_derived += module->derived_bytes();
+  }
+}
+
+// A step as it will be recorded, without bytes.
+struct ShapeOfStep {
+  std::string name;
+  RequestPhase phase = RequestPhase::kPrefill;
+  int64_t num_tokens = 1;
+  bool encode = false;
+};
+
+StepSummary Summarise(const Tape& tape, std::string name) {
+  StepSummary summary;
+  summary.name = std::move(name);
+  summary.records = static_cast<int64_t>(tape.records().size());
+  summary.meetings = tape.meetings();
+  summary.arena_bytes = tape.arena_bytes();
+  summary.scratch_bytes = tape.scratch_bytes();
+  for (const Tape::Record& record : tape.records()) {
+    auto row = std::find_if(summary.kernels.begin(), summary.kernels.end(),
+                            [&](const auto& kernel) { return kernel.first == record.kernel; });
+    if (row == summary.kernels.end()) row = summary.kernels.insert(row, {record.kernel, 0});
+    ++row->second;
+  }
+  return summary;
+}
+
+// At the end of the longest context, where a step needs most.
+StepSummary RecordShape(PlannedModel& plan, const ShapeOfStep& step) {
+  Tape tape(*plan.kernels);
+  StepShape shape(plan.cache_plan, step.num_tokens);
+  // Encoders give logits for every row; decoders for the last.
+  const int64_t logit_rows = plan.kind() == ModelKind::kEncoder ? step.num_tokens : 1;
+  const int64_t kv_len = step.encode ? step.num_tokens : plan.max_seq_len;
+  shape.Set(step.phase, step.num_tokens, logit_rows, kv_len, plan.max_seq_len);
+  StepPlans plans(plan.cache_plan);
+  Forward pass(tape, shape.layout(), plans);
+  if (step.phase == RequestPhase::kPrefill) {
+    // Chunks of cached latent rows after the second need nothing new.
+    const int64_t chunk = plan.context->options.mla_context_chunk;
+    pass.mla_context_rows = std::min(RoundUp(kv_len - step.num_tokens, chunk), 2 * chunk);
+  }
+  if (step.encode) {
+    plan.model->Encode(pass);
+  } else {
+    tape.Keep(plan.model->Forward(pass), "logits");
+  }
+  tape.Seal(plan.threads);
+  return Summarise(tape, step.name);
+}
+
+void PlanSteps(PlannedModel& plan) {
+  plan.steps.clear();
+  plan.memory.arena = plan.memory.scratch = 0;
+  const int64_t rows = plan.prefill_rows();
+  std::vector<ShapeOfStep> shapes;
+  if (plan.kind() == ModelKind::kEncoderDecoder) {
+    shapes.push_back({.name = fmt::format("encode {}", plan.largest_step()),
+                      .num_tokens = plan.largest_step(),
+                      .encode = true});
+  }
+  shapes.push_back({.name = fmt::format("prefill {}", rows), .num_tokens = rows});
+  if (plan.kind() != ModelKind::kEncoder) {
+    shapes.push_back({.name = "decode", .phase = RequestPhase::kDecode});
+  }
+  for (const ShapeOfStep& shape : shapes) {
+    plan.steps.push_back(RecordShape(plan, shape));
+    plan.memory.arena = std::max(plan.memory.arena, plan.steps.back().arena_bytes);
+    plan.memory.scratch = std::max(plan.memory.scratch, plan.steps.back().scratch_bytes);
+  }
+}
+
+// The model's own maximum; 0: none. Dynamic ropes stretch with the sequence: the trained length is
+// no limit.
+int64_t StatedMaximum(const PlannedModel& plan) {
+  const bool stretches =
+      std::any_of(plan.context->ropes.begin(), plan.context->ropes.end(),
+                  [](const RopeTable* rope) { return rope->FixedAtAdmission(); });
+  return stretches ? 0 : plan.config->max_position.value;
+}
+
+// Sizes cache, steps and ledger for a context of so many tokens.
+Status PlanLength(PlannedModel& plan, int64_t max_seq_len) {
+  plan.max_seq_len = max_seq_len;
+  plan.sizing = {.tokens = plan.options.kv_tokens.value.value_or(max_seq_len),
+                 .cross_tokens = max_seq_len,
+                 .max_sequences = 1,
+                 .page_tokens = static_cast<int32_t>(plan.options.page_tokens.value.value_or(0))};
+  TN_ASSIGN_OR_RETURN(plan.cache_plan, PlanCache(plan.cache_specs, plan.sizing));
+  for (size_t g = 0; g < plan.cache_plan.groups.size(); ++g) {
+    for (const int member : plan.cache_plan.groups[g].members) {
+      plan.layer_caches[static_cast<size_t>(member)]->group = static_cast<int>(g);
+    }
+  }
+  plan.memory.cache = plan.cache_plan.bytes;
+  PlanSteps(plan);
+  return {};
+}
+
+int64_t Budget(const PlannedModel& plan) {
+  return static_cast<int64_t>(kMemoryFraction *
+                              static_cast<double>(plan.context->machine.available_bytes));
+}
+
+// The longest context below `too_long` that fits; 0: none. Leaves the plan at that length, or at
+// one token.
+Result<int64_t> LongestFitting(PlannedModel& plan, int64_t too_long) {
+  int64_t fits = 0;
+  while (too_long - fits > 1) {
+    const int64_t middle = fits + (too_long - fits) / 2;
+    TN_RETURN_IF_ERROR(PlanLength(plan, middle));
+    (plan.memory.Total() <= Budget(plan) ? fits : too_long) = middle;
+  }
+  TN_RETURN_IF_ERROR(PlanLength(plan, std::max<int64_t>(1, fits)));
+  return fits;
+}
+
+Status DoesNotFitAt(const PlannedModel& plan, int64_t wanted, int64_t needed, int64_t longest) {
+  return DoesNotFit(fmt::format(
+      "weights of {} and a context of {} tokens need {} together, {} of {} may be used; the "
+      "longest "
+      "context that fits is {}; fix: {}",
+      BytesText(plan.memory.weights_held + plan.memory.weights_derived), wanted, BytesText(needed),
+      BytesText(Budget(plan)), BytesText(plan.context->machine.available_bytes), longest,
+      longest > 0 ? fmt::format("--max-seq-len {}, --kv-dtype bf16, or more memory", longest)
+                  : "a smaller model or more memory"));
+}
+
+// The context to try first, and why it is that.
+struct WantedLength {
+  int64_t tokens;
+  std::string why;
+};
+Result<WantedLength> LengthToTry(const PlannedModel& plan) {
+  const EngineOptions& options = plan.options;
+  const int64_t stated = StatedMaximum(plan);
+  const int64_t held = options.kv_tokens.value.value_or(INT64_MAX);
+  if (const std::optional<int64_t> wanted = options.max_seq_len.value) {
+    if (stated > 0 && *wanted > stated) {
+      return UsageError(fmt::format(
+          "max-seq-len = {} (set by {}), the model allows at most {} ({}); fix: --max-seq-len {}",
+          *wanted, options.max_seq_len.origin.Text(), stated,
+          plan.config->max_position.origin.Text(), stated));
+    }
+    if (*wanted > held) {
+      return DoesNotFit(fmt::format(
+          "max-seq-len = {} (set by {}), but the cache holds {} tokens (kv-tokens, set by {}); the "
+          "longest context that fits is {}; fix: --max-seq-len {}, or more --kv-tokens",
+          *wanted, options.max_seq_len.origin.Text(), held, options.kv_tokens.origin.Text(), held,
+          held));
+    }
+    return WantedLength{*wanted, ""};
+  }
+  const int64_t maximum = stated > 0 ? stated : kUnlimited;
+  if (held < maximum) return WantedLength{held, "kv-tokens"};
+  return WantedLength{maximum, stated > 0 ? "the model's maximum" : "the model states none"};
+}
+
+}  // namespace
+
+Status SizeMemory(PlannedModel& plan) {
+  CountWeights(plan);
+  TN_ASSIGN_OR_RETURN(WantedLength wanted, LengthToTry(plan));
+  TN_RETURN_IF_ERROR(PlanLength(plan, wanted.tokens));
+  const Sourced<std::optional<int64_t>>& option = plan.options.max_seq_len;
+  if (plan.memory.Total() > Budget(plan)) {
+    const int64_t needed = plan.memory.Total();
+    TN_ASSIGN_OR_RETURN(const int64_t longest, LongestFitting(plan, wanted.tokens));
+    if (option.value || longest == 0) return DoesNotFitAt(plan, wanted.tokens, needed, longest);
+    wanted.why = "what fits";
+  }
+  if (option.value) return {};
+  plan.context->Record({.field = "max_seq_len",
+                        .requested = "auto",
+                        .resolved = std::to_string(plan.max_seq_len),
+                        .by = "memory",
+                        .why = wanted.why});
+  return {};
+}
+
+}  // namespace tenon
