@@ -1,5 +1,5 @@
-// What the plan says is what runs: for every golden, the kernels of a planned step and how often
-// each comes, against what the runner counted, and the memory that was planned for it.
+// What the plan says is what runs: for goldens of every kind, the kernels of a planned step and how
+// often each comes, against what the runner counted.
 #include <gtest/gtest.h>
 
 #include "engine/runners.h"
@@ -49,14 +49,21 @@ class PlanIsRunTest : public testing::TestWithParam<Case> {
 TEST_P(PlanIsRunTest, KernelsAndCounts) {
   constexpr int64_t kRows = 6;
   const auto runner =
-      test::RunnerFor(GetParam().golden, {.backend = GetParam().backend, .prefill_chunk = kRows});
+      test::RunnerFor(GetParam().golden,
+                      {.backend = GetParam().backend, .max_seq_len = 40, .prefill_chunk = kRows});
   const PlannedModel& plan = runner->plan();
   const bool encoder_only = plan.kind() == ModelKind::kEncoder;
-  const std::vector<int32_t> ids(kRows, 5);
+  // An encoder's only step is the whole context.
+  const std::vector<int32_t> ids(encoder_only ? 40 : kRows, 5);
   Counts before;
   if (runner->has_encoder()) {
-    ASSERT_TRUE(runner->Encode(ids).ok());
+    ASSERT_TRUE(runner->Encode(std::vector<int32_t>(40, 5)).ok());
     EXPECT_EQ(Since(*runner, before), CountsOf(StepNamed(plan, "encode")));
+    before = runner->dispatched();
+  }
+  if (!encoder_only) {
+    // Prefills are planned where they need most: after other tokens.
+    ASSERT_TRUE(runner->Extend(std::vector<int32_t>(3 * kRows, 6), WantLogits::kNone).ok());
     before = runner->dispatched();
   }
   ASSERT_TRUE(runner->Extend(ids, encoder_only ? WantLogits::kAll : WantLogits::kLast).ok());
