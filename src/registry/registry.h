@@ -67,7 +67,8 @@ class Registry {
   bool IsBuilt(const ArchitectureRow& row) const;
 
   // A library given by the user: registered at once, wins its slots. All of its registrations or
-  // none.
+  // none. The same name again changes nothing, but for one that a rebuild dropped: it comes back.
+  // kUsage: the name of a built-in.
   Status AddExternal(Provider provider);
   // Clears the slots and replays: built-ins in the order they were opened, then the named externals
   // in order.
