@@ -16,7 +16,7 @@ class OneWeight final : public Module {
       : Module(scope), shape_(shape), form_(form) {}
   void CreateWeights(LoadContext& context) override {
     parameter = &AddParameter(context, path(), shape_, form_);
-    meta = MetaMatrixOf(*parameter);
+    if (shape_.rank() == 2) meta = MetaMatrixOf(*parameter);
   }
   const Parameter* parameter = nullptr;
   MatrixRef meta;
@@ -83,6 +83,18 @@ TEST(Parameter, SpellingsOfTheSameShape) {
   EXPECT_EQ(DeclareError({5, 1, 4}, DType::kF32, {5, 4}), "");
   EXPECT_EQ(DeclareError({}, DType::kF32, {1}), "") << "one number is one number";
   EXPECT_EQ(DeclareError({1}, DType::kF32, {}), "");
+}
+
+TEST(Parameter, AScalarIsLoadedAsOneNumber) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    ModuleBench bench;
+    bench.Put("a.weight", {}, dtype);
+    bench.Open();
+    const OneWeight module(bench.At("a.weight"), {1});
+    bench.Load();
+    EXPECT_EQ(module.parameter->held_bytes(), 4);
+    EXPECT_EQ(module.parameter->floats()[0], bench.Of("a.weight")[0]);
+  }
 }
 
 // A type whose rows are whole blocks, against a config whose rows are not.
