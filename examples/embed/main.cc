@@ -5,15 +5,19 @@
 
 #include "tenon/engine/model_runner.h"
 #include "tenon/engine/sampler.h"
+#include "tenon/plan/options.h"
 #include "tenon/plan/report.h"
 #include "tenon/zoo/zoo.h"
 
 namespace {
 
 tenon::Status Run(const std::string& path, int64_t count, std::vector<int32_t> ids) {
+  // The options of the command line, under the same names.
+  TN_ASSIGN_OR_RETURN(auto options,
+                      tenon::EngineOptionTable().Resolve({.command_line = {{"compute", "fp32"}}}));
   // Everything is decided from headers and configuration; no weight is read.
   const auto registry = tenon::MakeRegistry();
-  TN_ASSIGN_OR_RETURN(auto plan, tenon::PlanModel(path, tenon::PlanOptions(), *registry));
+  TN_ASSIGN_OR_RETURN(auto plan, tenon::PlanModel(path, std::move(options), *registry));
   std::cerr << tenon::ReportText(*plan);
 
   // The same plan, with weights, a cache and threads.
