@@ -106,7 +106,7 @@ def property_checks(root, _):
 
 
 # Text files that people write; goldens and other data are made elsewhere.
-WRITTEN = {*CODE, ".py", ".md", ".cmake", ".txt", ".json", ".yaml", ".yml", ".in", ""}
+WRITTEN = {*CODE, ".py", ".md", ".cmake", ".txt", ".json", ".yaml", ".yml", ".in", ".sh", ""}
 # In pieces, so that this file passes its own rule.
 PLACES = re.compile("|".join((r"(?<![\w.~-])/" + "(work|root)/", "/tmp/" + "wt", r"\bpypi" + r"\.org", "pythonhosted" + r"\.org",
                               r"registry\." + "npmjs", r"\bcrates" + r"\.io", r"proxy\." + r"golang\.org")))
