@@ -96,8 +96,8 @@ Value SelfAttention::operator()(Forward& pass, const Value& x) const {
   const AttentionSpec& spec = core_.spec();
   const Value qkv = qkv_(pass, x);
   QkvView view{qkv_.SegmentOf(qkv, 0).SplitLast(spec.heads, spec.head_dim),
-                     qkv_.SegmentOf(qkv, 1).SplitLast(spec.kv_heads, spec.head_dim),
-                     qkv_.SegmentOf(qkv, 2).SplitLast(spec.kv_heads, spec.v_head_dim)};
+               qkv_.SegmentOf(qkv, 1).SplitLast(spec.kv_heads, spec.head_dim),
+               qkv_.SegmentOf(qkv, 2).SplitLast(spec.kv_heads, spec.v_head_dim)};
   if (q_norm_) {
     view.q = (*q_norm_)(pass, view.q);
     view.k = (*k_norm_)(pass, view.k);
