@@ -25,7 +25,8 @@ tenon::Status Run(const std::string& path, int64_t count, std::vector<int32_t> i
   tenon::Sampler greedy(tenon::SamplingOptions{.temperature = 0});
   for (int64_t i = 0; i < count; ++i) {
     TN_RETURN_IF_ERROR(runner->Extend(ids, tenon::WantLogits::kLast));
-    ids = {greedy.Sample(runner->logits())};  // the cache holds what came before
+    TN_ASSIGN_OR_RETURN(const int32_t id, greedy.Sample(runner->logits()));
+    ids = {id};  // the cache holds what came before
     std::cout << ids[0] << (i + 1 < count ? ' ' : '\n') << std::flush;
   }
   return {};

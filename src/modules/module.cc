@@ -18,7 +18,7 @@ Status LoadContext::Errors() const {
   if (errors.empty()) return {};
   if (errors.size() == 1) return Refused(errors[0]);
   // A wrong config makes hundreds of equal complaints; the first ones tell the story.
-  constexpr size_t kShown = 3;
+  constexpr size_t kShown = 12;
   std::string text = fmt::format("{} problems:", errors.size());
   for (size_t i = 0; i < errors.size() && i < kShown; ++i) text += "\n  " + errors[i];
   if (errors.size() > kShown) text += fmt::format("\n  and {} more", errors.size() - kShown);

@@ -89,7 +89,7 @@ class CliTest(unittest.TestCase):
         message = outcome.err.rstrip("\n")
         self.assertTrue(message, outcome)
         if "\n" in message:
-            self.assertRegex(message, r"^[^\n]* \d+ problems[^\n]*:(\n  [^\n]+){2,7}$", outcome)
+            self.assertRegex(message, r"^[^\n]* \d+ problems[^\n]*:(\n  [^\n]+){2,13}$", outcome)
         self.assertLess(len(message), 1500, outcome)
         self.assertRegex(message, r"^tenon [a-z]+: .", outcome)
         for pattern in patterns:
