@@ -60,13 +60,13 @@ void PrintAll(const Checkpoint& checkpoint) {
   if (const GgufMetadata* metadata = checkpoint.gguf()) {
     fmt::print("GGUF version {}, {} keys\n", metadata->version(), metadata->entries().size());
     for (const GgufMetadata::Entry& entry : metadata->entries()) {
-      fmt::print("  {} = {}\n", entry.key, ValueText(entry.value));
+      fmt::print("  {} = {}\n", Printable(entry.key), ValueText(entry.value));
     }
   }
   int64_t bytes = 0;
   fmt::print("{} tensors\n", checkpoint.tensors().size());
   for (const StoredTensor& tensor : checkpoint.tensors()) {
-    fmt::print("  {:60} {:8} {:24} {}\n", tensor.name,
+    fmt::print("  {:60} {:8} {:24} {}\n", Printable(tensor.name),
                tensor.supported ? NameOf(tensor.dtype) : tensor.type_name, tensor.shape.Text(),
                BytesText(tensor.bytes));
     bytes += tensor.bytes;

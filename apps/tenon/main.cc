@@ -42,7 +42,7 @@ int ReportUsage(const CLI::App& app, const CLI::ParseError& error, int argc, cha
   }
   const std::vector<std::string> near = tenon::NearNames(option, names);
   fmt::print(stderr, "tenon {0}: unknown option '{1}'{2}; fix: see `tenon {0} --help`\n",
-             command.get_name(), option,
+             command.get_name(), tenon::Printable(option),
              near.empty() ? "" : ", nearest: " + tenon::Join(near, ", "));
   return 2;
 }
@@ -50,7 +50,8 @@ int ReportUsage(const CLI::App& app, const CLI::ParseError& error, int argc, cha
 int UnknownCommand(const CLI::App& app, const std::string& name) {
   std::vector<std::string> commands;
   for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());
-  fmt::print(stderr, "tenon: no command '{}'; allowed: {}\n", name, tenon::Join(commands, ", "));
+  fmt::print(stderr, "tenon: no command '{}'; allowed: {}\n", tenon::Printable(name),
+             tenon::Join(commands, ", "));
   return 2;
 }
 
@@ -76,9 +77,15 @@ int main(int argc, char** argv) {
     return 2;
   }
   // CLI11 would only say that a command is missing.
-  const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
-  if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(is_named).empty()) {
-    return UnknownCommand(app, argv[1]);
+  const std::string first = argv[1];
+  const auto is_named = [&](const CLI::App* command) { return command->get_name() == first; };
+  if (first.starts_with('-') && app.get_option_no_throw(first) == nullptr) {
+    fmt::print(stderr, "tenon: no option '{}' before a command; allowed: --help, --version\n",
+               tenon::Printable(first));
+    return 2;
+  }
+  if (!first.starts_with('-') && app.get_subcommands(is_named).empty()) {
+    return UnknownCommand(app, first);
   }
   try {
     app.parse(argc, argv);
@@ -88,7 +95,9 @@ int main(int argc, char** argv) {
   for (const auto& [command, action] : actions) {
     if (!command->parsed()) continue;
     const tenon::Status status = action();
-    if (!status.ok()) fmt::print(stderr, "tenon {}: {}\n", command->get_name(), status.message());
+    if (!status.ok()) {
+      fmt::print(stderr, "tenon {}: {}\n", command->get_name(), tenon::Printable(status.message()));
+    }
     return tenon::ExitCodeOf(status.code());
   }
   return 2;

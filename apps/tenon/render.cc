@@ -96,8 +96,11 @@ Status Render(const RenderArguments& arguments) {
   Json request;
   if (file.is_array()) {
     request.Set("messages", std::move(file));
-  } else {
+  } else if (file.is_object()) {
     request = std::move(file);
+  } else {
+    return UsageError(fmt::format("{} holds a {}, allowed: a list of messages, or an object",
+                                  arguments.messages, file.KindName()));
   }
   if (!arguments.tools.empty()) {
     TN_ASSIGN_OR_RETURN(const std::string tools, ReadText(arguments.tools));

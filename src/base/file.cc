@@ -96,6 +96,11 @@ bool IsDirectory(const std::string& path) {
   return std::filesystem::is_directory(path, ignored);
 }
 
+bool IsRegularFile(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored);
+}
+
 Result<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path) {
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   if (file.fd < 0) return SystemError(path, "cannot open");

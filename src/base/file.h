@@ -42,6 +42,7 @@ class FileWriter {
 
 bool FileExists(const std::string& path);
 bool IsDirectory(const std::string& path);
+bool IsRegularFile(const std::string& path);
 
 class MappedFile {
  public:

@@ -80,15 +80,15 @@ class Builder : public nlohmann::json_sax<Library> {
   bool end_object() override { return Pop(); }
   bool end_array() override { return Pop(); }
   bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::detail::exception& error) override {
-    error_position_ = position;
-    error_ = error.what();
+                   const nlohmann::detail::exception& exception) override {
+    error_position = position;
+    error = exception.what();
     return false;
   }
 
   Json root;
-  std::string error_;
-  size_t error_position_ = 0;
+  std::string error;
+  size_t error_position = 0;
 
  private:
   bool Add(Json value) {
@@ -104,7 +104,7 @@ class Builder : public nlohmann::json_sax<Library> {
   }
   bool Push(Json container) {
     if (static_cast<int>(open_.size()) >= kMaxJsonDepth) {
-      error_ = fmt::format("nested deeper than {}", kMaxJsonDepth);
+      error = fmt::format("nested deeper than {}", kMaxJsonDepth);
       return false;
     }
     open_.push_back(std::move(container));
@@ -157,7 +157,7 @@ void DumpTo(const Json& value, int indent, int depth, std::string& out) {
   const auto new_line = [&](int at) {
     if (indent < 0) return;
     out += '\n';
-    out.append(static_cast<size_t>(at * indent), ' ');
+    out.append(static_cast<size_t>(at) * static_cast<size_t>(indent), ' ');
   };
   if (value.is_null()) {
     out += "null";
@@ -174,7 +174,7 @@ void DumpTo(const Json& value, int indent, int depth, std::string& out) {
   } else if (value.is_array()) {
     out += '[';
     for (size_t i = 0; i < value.as_array().size(); ++i) {
-      if (i > 0) out += indent < 0 ? "," : ",";
+      if (i > 0) out += ',';
       new_line(depth + 1);
       DumpTo(value.as_array()[i], indent, depth + 1, out);
     }
@@ -248,13 +248,13 @@ Result<Json> ParseJson(std::string_view text) {
   Builder builder(has_special);
   if (Library::sax_parse(input, &builder)) return std::move(builder.root);
   // "[json.exception.parse_error.101] parse error at line 1, column 2: <what>": keep <what>.
-  const size_t what = builder.error_.find("column ");
-  const size_t colon = builder.error_.find(": ", what == std::string::npos ? 0 : what);
+  const size_t what = builder.error.find("column ");
+  const size_t colon = builder.error.find(": ", what == std::string::npos ? 0 : what);
   const std::string reason =
-      colon == std::string::npos ? builder.error_ : builder.error_.substr(colon + 2);
-  if (builder.error_position_ == 0) return Refused("not valid JSON: " + reason);
+      colon == std::string::npos ? builder.error : builder.error.substr(colon + 2);
+  if (builder.error_position == 0) return Refused("not valid JSON: " + reason);
   return Refused(
-      fmt::format("not valid JSON at {}: {}", Place(input, builder.error_position_), reason));
+      fmt::format("not valid JSON at {}: {}", Place(input, builder.error_position), reason));
 }
 
 Result<Json> ReadJsonFile(const std::string& path) {

@@ -51,7 +51,9 @@ int ExitCodeOf(StatusCode code) {
 
 Status Status::WithContext(std::string_view context) const {
   if (ok()) return *this;
-  return {code_, std::string(context) + ": " + message_};
+  std::string prefix = std::string(context) + ": ";
+  if (message_.starts_with(prefix)) return *this;
+  return {code_, std::move(prefix) + message_};
 }
 
 namespace internal {

@@ -39,7 +39,7 @@ class [[nodiscard]] Status {
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
 
-  // "context: message"; no effect on an OK status.
+  // "context: message"; no effect on an OK status, or when the message begins so already.
   Status WithContext(std::string_view context) const;
 
  private:

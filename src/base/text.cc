@@ -18,7 +18,46 @@ std::string JoinParts(std::span<const Part> parts, std::string_view separator) {
   return text;
 }
 
+// Bytes of the UTF-8 character at the front, 0 when there is none. Does not refuse surrogates: what
+// matters is what a terminal does with the bytes.
+size_t CharacterBytes(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text.front());
+  const size_t length = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  if (lead > 0xF4 || text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) return 0;
+  }
+  return length;
+}
+
+// C0, DEL and C1.
+bool IsControl(std::string_view character) {
+  const auto lead = static_cast<unsigned char>(character[0]);
+  if (character.size() == 1) return lead < 0x20 || lead == 0x7F;
+  return lead == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0;
+}
+
 }  // namespace
+
+std::string Printable(std::string_view text, size_t limit) {
+  const size_t whole = text.size();
+  std::string out;
+  while (!text.empty() && whole - text.size() < limit) {
+    const size_t bytes = std::max<size_t>(CharacterBytes(text), 1);
+    const std::string_view character = text.substr(0, bytes);
+    text.remove_prefix(bytes);
+    const bool broken = bytes == 1 && static_cast<unsigned char>(character[0]) >= 0x80;
+    if (character == "\n" || !(broken || IsControl(character))) {
+      out += character;
+      continue;
+    }
+    for (const char byte : character) {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+    }
+  }
+  if (!text.empty()) out += fmt::format("... ({} bytes)", whole);
+  return out;
+}
 
 std::string Join(std::span<const std::string> parts, std::string_view separator) {
   return JoinParts(parts, separator);
@@ -95,6 +134,9 @@ std::vector<std::string> NearNames(std::string_view name, std::span<const std::s
   const int allowed = std::max<int>(2, static_cast<int>(name.size()) / 3);
   std::vector<std::pair<int, std::string>> near;
   for (const std::string& candidate : candidates) {
+    // At least this far apart; also keeps a name of megabytes from costing its square.
+    const auto apart = static_cast<int64_t>(name.size()) - static_cast<int64_t>(candidate.size());
+    if (std::abs(apart) > allowed) continue;
     const int distance = EditDistance(lower, ToLowerAscii(candidate));
     if (distance <= allowed) near.emplace_back(distance, candidate);
   }

@@ -22,6 +22,10 @@ bool EqualsIgnoreCase(std::string_view a, std::string_view b);
 // "1.5 GiB", "98 MiB", "312 B".
 std::string BytesText(int64_t bytes);
 
+// Text of unknown origin for a terminal: control characters but the newline, and bytes that are no
+// UTF-8, become \xNN; what is longer than `limit` bytes is cut, and its length said.
+std::string Printable(std::string_view text, size_t limit = std::string_view::npos);
+
 // Levenshtein distance.
 int EditDistance(std::string_view a, std::string_view b);
 // Up to `limit` candidates that resemble `name`, nearest first: for "did you mean".

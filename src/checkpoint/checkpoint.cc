@@ -36,7 +36,7 @@ std::string_view NameOf(Container container) {
 }
 
 Result<std::unique_ptr<Checkpoint>> Checkpoint::Open(const std::string& path, OpenFor purpose) {
-  if (path.empty()) return UsageError("the model's path is empty");
+  if (path.empty()) return UsageError("the model's path is empty, allowed: a directory or a file");
   if (!FileExists(path)) return NotFound(path + ": no such file or directory");
   std::unique_ptr<Checkpoint> checkpoint(new Checkpoint);
   checkpoint->path_ = path;
@@ -44,6 +44,10 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::Open(const std::string& path, Op
     checkpoint->directory_ = path;
     TN_RETURN_IF_ERROR(checkpoint->OpenDirectory(purpose));
     return checkpoint;
+  }
+  if (!IsRegularFile(path)) {
+    return UsageError(path +
+                      ": a device or pipe, allowed: a directory, a .gguf or .safetensors file");
   }
   TN_ASSIGN_OR_RETURN(std::shared_ptr<const MappedFile> file, MappedFile::Open(path));
   switch (SniffFile(file->bytes())) {

@@ -122,8 +122,8 @@ Status AbsentKey(const GgufMetadata& metadata, std::string_view key) {
     if (keys.size() == kConsidered) break;
   }
   const std::vector<std::string> near = NearNames(key, keys);
-  return NotFound(fmt::format("GGUF key {} is absent{}{}", QuotedName(key),
-                              near.empty() ? "" : "; near: ", Join(near, ", ")));
+  return Refused(fmt::format("GGUF key {} is absent{}{}; fix: a complete file", QuotedName(key),
+                             near.empty() ? "" : "; near: ", Join(near, ", ")));
 }
 
 template <typename T>

@@ -83,7 +83,7 @@ class GgufMetadata {
   const GgufValue* Find(std::string_view key) const;
   bool Has(std::string_view key) const { return Find(key) != nullptr; }
 
-  // kNotFound when the key is absent (near keys), kRefused when it is of another kind.
+  // kRefused when the key is absent (near keys) or of another kind.
   Result<int64_t> Int(std::string_view key) const;
   Result<double> Float(std::string_view key) const;
   Result<bool> Bool(std::string_view key) const;

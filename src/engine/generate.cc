@@ -20,12 +20,18 @@ class Answer {
  public:
   Answer(const std::shared_ptr<const Tokenizer>& tokenizer, const GenerateOptions& options,
          const OnText& on_text)
-      : decoder_(tokenizer), matcher_(options.stop), on_text_(on_text) {}
+      : tokens_(tokenizer->vocab_size()),
+        decoder_(tokenizer),
+        matcher_(options.stop),
+        on_text_(on_text) {}
 
   // False when the generation is over; the reason is set then.
   Result<bool> Add(int32_t id, Generated& result) {
     result.ids.push_back(id);
-    TN_ASSIGN_OR_RETURN(const std::string text, decoder_.Push(id));
+    std::string text;
+    if (id < tokens_) {
+      TN_ASSIGN_OR_RETURN(text, decoder_.Push(id));
+    }
     bool stopped = false;
     const bool wanted = Emit(matcher_.Push(text, stopped), result);
     if (stopped) result.reason = FinishReason::kStopString;
@@ -34,9 +40,11 @@ class Answer {
   }
   void Finish(Generated& result) {
     if (result.reason == FinishReason::kStopString) return;
+    if (result.reason == FinishReason::kCancelled) return;  // nobody listens any more
     bool stopped = false;
-    Emit(matcher_.Push(decoder_.Finish(), stopped), result);
-    if (!stopped) Emit(matcher_.Finish(), result);
+    const std::string last = matcher_.Push(decoder_.Finish(), stopped);
+    if (stopped) result.reason = FinishReason::kStopString;
+    Emit(stopped ? last : last + matcher_.Finish(), result);
   }
 
  private:
@@ -44,6 +52,8 @@ class Answer {
     result.text += text;
     return text.empty() || !on_text_ || on_text_(text);
   }
+  // The model may have more rows than this (padding); they have no text.
+  int64_t tokens_;
   StreamDecoder decoder_;
   StopMatcher matcher_;
   const OnText& on_text_;
@@ -72,9 +82,8 @@ std::string_view NameOf(FinishReason reason) {
     case FinishReason::kStopString:
       return "stop";
     case FinishReason::kLength:
-      return "length";
     case FinishReason::kContextFull:
-      return "context full";
+      return "length";
     case FinishReason::kCancelled:
       return "cancelled";
   }
@@ -84,13 +93,17 @@ std::string_view NameOf(FinishReason reason) {
 std::string StopMatcher::Push(std::string_view text, bool& stopped) {
   held_ += text;
   stopped = false;
-  size_t first = std::string::npos;
+  size_t begin = std::string::npos;
+  size_t end = std::string::npos;
   for (const std::string& stop : stops_) {
-    if (!stop.empty()) first = std::min(first, held_.find(stop));
+    const size_t at = stop.empty() ? std::string::npos : held_.find(stop);
+    if (at == std::string::npos || at + stop.size() > end) continue;
+    begin = at + stop.size() < end ? at : std::min(begin, at);
+    end = at + stop.size();
   }
-  if (first != std::string::npos) {
+  if (end != std::string::npos) {
     stopped = true;
-    std::string out = held_.substr(0, first);
+    std::string out = held_.substr(0, begin);
     held_.clear();
     return out;
   }
@@ -121,7 +134,7 @@ Result<Generated> Generate(ModelRunner& runner, const std::shared_ptr<const Toke
   penalty.See(prompt);
   const Clock::time_point decoding = Clock::now();
   while (options.max_new_tokens != 0) {
-    const int32_t id = sampler.Sample(penalty.Apply(runner.logits()));
+    TN_ASSIGN_OR_RETURN(const int32_t id, sampler.Sample(penalty.Apply(runner.logits())));
     penalty.See({&id, 1});
     if (options.end_tokens.contains(id)) {
       result.reason = FinishReason::kEnd;

@@ -29,6 +29,7 @@ struct GenerateOptions {
 // What the options say; a random seed is drawn here when none was set. End tokens are the model's.
 GenerateOptions GenerateOptionsFrom(const EngineOptions& options);
 
+// A full context is called "length" like the wanted length: only the callers may tell them apart.
 enum class FinishReason { kEnd, kStopString, kLength, kContextFull, kCancelled };
 std::string_view NameOf(FinishReason reason);
 
@@ -55,7 +56,8 @@ class StopMatcher {
  public:
   explicit StopMatcher(std::vector<std::string> stops) : stops_(std::move(stops)) {}
   // The text that may go out now; `stopped` when a stop string is complete (what precedes it is
-  // returned).
+  // returned). The one that is complete first counts, of those that end together the longest,
+  // however the text is cut into pieces.
   std::string Push(std::string_view text, bool& stopped);
   // At the end: what was held back.
   std::string Finish() { return std::move(held_); }

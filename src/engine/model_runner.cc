@@ -103,6 +103,10 @@ bool ModelRunner::UpdateRopes(int64_t new_length) {
 Status ModelRunner::Extend(std::span<const int32_t> ids, WantLogits want) {
   if (ids.empty()) return UsageError("no tokens; at least one is needed");
   TN_RETURN_IF_ERROR(CheckIds(ids));
+  if (has_encoder() && cache_->CrossLengthOf(sequence_) == 0) {
+    return UsageError(
+        "the decoder attends to its encoder's output, and there is none; fix: Encode");
+  }
   const int64_t total = length() + static_cast<int64_t>(ids.size());
   if (total > plan_->max_seq_len) {
     return DoesNotFit(fmt::format(

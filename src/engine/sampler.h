@@ -25,8 +25,9 @@ class Sampler {
  public:
   explicit Sampler(const SamplingOptions& options) : options_(options), state_(options.seed) {}
 
-  // logits [vocab]; of equal logits the lower id. The logits stay as they are.
-  int32_t Sample(std::span<const float> logits);
+  // logits [vocab]; of equal logits the lower id. The logits stay as they are. kInternal: a NaN or
+  // +infinity among them, or nothing above -infinity.
+  Result<int32_t> Sample(std::span<const float> logits);
 
  private:
   struct Candidate {
@@ -34,7 +35,7 @@ class Sampler {
     double probability;
   };
   double NextUniform();  // [0, 1)
-  void KeepLikely(std::span<const float> logits);
+  void KeepLikely(std::span<const float> logits, float top);
 
   SamplingOptions options_;
   uint64_t state_;

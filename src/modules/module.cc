@@ -39,6 +39,22 @@ Scope Scope::Parent() const {
   return {*context_, dot == std::string::npos ? std::string() : path_.substr(0, dot)};
 }
 
+namespace {
+
+// " as blk.0.attn_q.weight" when the file has another name for the tensor.
+std::string OtherName(const TensorIndex& index, std::string_view canonical) {
+  const std::string_view stored = index.StoredNameOf(canonical);
+  return stored == canonical ? std::string() : fmt::format(" as {}", stored);
+}
+
+// A vector may come as [1, n] or a convolution as [c, 1, k]: the same numbers in the same order.
+bool SameNumbers(const Shape& a, const Shape& b) {
+  const auto width = [](const Shape& shape) { return shape.rank() == 0 ? 1 : shape.dim(-1); };
+  return a.elements() == b.elements() && width(a) == width(b);
+}
+
+}  // namespace
+
 bool Parameter::Declare(LoadContext& context) {
   compute_ = context.options.compute.value;
   if (context.index == nullptr) {
@@ -55,24 +71,24 @@ bool Parameter::Declare(LoadContext& context) {
     return false;
   }
   context.index->MarkUsed(*source_);
-  stored_dtype_ = source_->dtype;
   if (!source_->unsupported.empty()) {
     context.Error(path_ + ": " + source_->unsupported);
     return false;
   }
-  // A vector may come as [1, n] or a convolution as [c, 1, k]: the same numbers in the same order.
-  if (source_->shape.elements() != shape_.elements() || source_->shape.dim(-1) != shape_.dim(-1)) {
+  if (!SameNumbers(source_->shape, shape_)) {
     context.Error(
-        fmt::format("{}: shape {} in the checkpoint, the config says {}; fix: the "
-                    "config.json that belongs to these weights",
-                    path_, source_->shape.Text(), shape_.Text()));
+        fmt::format("{}: shape {} in the checkpoint{}, the config says {}; fix: the config that "
+                    "belongs to these "
+                    "weights",
+                    path_, source_->shape.Text(), OtherName(*context.index, path_), shape_.Text()));
     return false;
   }
-  if (!InfoOf(stored_dtype_).is_float) {
+  if (!InfoOf(source_->dtype).is_float) {
     context.Error(fmt::format("{}: stored as {}, allowed: floats and GGUF blocks", path_,
-                              NameOf(stored_dtype_)));
+                              NameOf(source_->dtype)));
     return false;
   }
+  stored_dtype_ = source_->dtype;  // only now: rows of this shape are whole blocks of it
   return true;
 }
 

@@ -14,12 +14,11 @@ const SequenceRuns& StateCache::RunsOf(Forward& pass) const {
   return pass.layout().state_runs[static_cast<size_t>(cache_.group)];
 }
 
-CausalConvModule::CausalConvModule(const Scope& scope, int layer, int64_t channels, int64_t width,
-                                   bool has_bias, Activation activation)
+CausalConvModule::CausalConvModule(const Scope& scope, const CausalConvOptions& o)
     : Module(scope),
-      spec_{.channels = channels, .width = width, .activation = activation},
-      has_bias_(has_bias),
-      state_(scope, layer, StateBytesOf(spec_)) {}
+      spec_{.channels = o.channels, .width = o.width, .activation = o.activation},
+      has_bias_(o.has_bias),
+      state_(scope, o.layer, StateBytesOf(spec_)) {}
 
 void CausalConvModule::CreateWeights(LoadContext& context) {
   AddParameter(context, path() + ".weight", {spec_.channels, spec_.width},
@@ -43,8 +42,11 @@ Mamba2Mixer::Mamba2Mixer(const Scope& scope, const Mamba2Options& o)
       inner_(o.heads * o.head_dim),
       in_proj_(scope / "in_proj", o.hidden, 2 * inner_ + 2 * o.groups * o.state_size + o.heads,
                o.proj_bias),
-      conv_(scope / "conv1d", o.layer, inner_ + 2 * o.groups * o.state_size, o.conv_width,
-            o.conv_bias, o.activation),
+      conv_(scope / "conv1d", {.layer = o.layer,
+                               .channels = inner_ + 2 * o.groups * o.state_size,
+                               .width = o.conv_width,
+                               .has_bias = o.conv_bias,
+                               .activation = o.activation}),
       scan_{.heads = o.heads,
             .head_dim = o.head_dim,
             .groups = o.groups,
@@ -84,7 +86,8 @@ Value Mamba2Mixer::operator()(Forward& pass, const Value& x) const {
 ShortConv::ShortConv(const Scope& scope, const ShortConvOptions& o)
     : hidden_(o.hidden),
       in_proj_(scope / "in_proj", o.hidden, 3 * o.hidden, o.has_bias),
-      conv_(scope / "conv", o.layer, o.hidden, o.width, o.has_bias, Activation::kNone),
+      conv_(scope / "conv",
+            {.layer = o.layer, .channels = o.hidden, .width = o.width, .has_bias = o.has_bias}),
       out_proj_(scope / "out_proj", o.hidden, o.hidden, o.has_bias) {}
 
 Value ShortConv::operator()(Forward& pass, const Value& x) const {

@@ -23,12 +23,18 @@ class StateCache {
   LayerCache cache_;
 };
 
+struct CausalConvOptions {
+  int layer = 0;  // names the state in the plan
+  int64_t channels = 0;
+  int64_t width = 0;  // taps
+  bool has_bias = false;
+  Activation activation = Activation::kNone;
+};
+
 // Causal depthwise convolution over the last taps, with its weight and state.
 class CausalConvModule : public Module {
  public:
-  // `layer` names the state in the plan.
-  CausalConvModule(const Scope& scope, int layer, int64_t channels, int64_t width, bool has_bias,
-                   Activation activation);
+  CausalConvModule(const Scope& scope, const CausalConvOptions& options);
   void CreateWeights(LoadContext& context) override;
   void LinkWeights() override;
   Value operator()(Forward& pass, const Value& x) const;

@@ -97,9 +97,15 @@ RowRange BlockOf(int64_t block, int64_t rows) {
   return {from, std::min(kRowBlock, rows - from)};
 }
 
-// The block's rows of `w` times the batch -> y [count, n].
+// Where a product goes, and what making it needs.
+struct Product {
+  float* y = nullptr;        // [count, n]
+  float* decoded = nullptr;  // MatmulScratchFloats
+};
+
+// The block's rows of `w` times the batch.
 void MultiplyRows(const KernelTable& kernels, const MatrixRef& w, const Batch& batch,
-                  const RowRange& rows, float* y, float* decoded) {
+                  const RowRange& rows, const Product& product) {
   MatmulKernelArgs args;
   args.w = w.data + rows.from * w.row_bytes;
   args.row_bytes = w.row_bytes;
@@ -108,16 +114,23 @@ void MultiplyRows(const KernelTable& kernels, const MatrixRef& w, const Batch& b
   args.x = batch.rows;
   args.x_stride = batch.width;
   args.num_tokens = batch.count;
-  args.y = y;
+  args.y = product.y;
   args.y_stride = rows.n;
-  kernels.matmul.For(w.dtype).run(args, 0, rows.n, decoded);
+  kernels.matmul.For(w.dtype).run(args, 0, rows.n, product.decoded);
 }
+
+// What ForBatches reads and where it puts rows side by side.
+struct BatchSource {
+  const int32_t* experts = nullptr;  // [num_tokens, top_k]
+  int64_t width = 0;                 // of a row that goes in
+  float* gathered = nullptr;         // [kTokenBlock, width]
+};
 
 // Calls body(expert, choices, batch) for the choices (t * top_k + k) of every expert, at most
 // kTokenBlock at a time; row_of(choice) is the row that goes in, `width` floats.
 template <typename RowOf, typename Body>
-void ForBatches(const ExpertsArgs& a, const int32_t* experts, int64_t width, float* gathered,
-                RowOf row_of, Body body) {
+void ForBatches(const ExpertsArgs& a, const BatchSource& source, RowOf row_of, Body body) {
+  const int64_t width = source.width;
   const int64_t choices_in_all = a.num_tokens * a.top_k;
   for (size_t e = 0; e < a.all->gate.size(); ++e) {
     int64_t choices[kTokenBlock];
@@ -127,16 +140,16 @@ void ForBatches(const ExpertsArgs& a, const int32_t* experts, int64_t width, flo
       Batch batch{row_of(choices[0]), width, count};
       if (count > 1) {
         for (int64_t i = 0; i < count; ++i) {
-          std::memcpy(gathered + i * width, row_of(choices[i]),
+          std::memcpy(source.gathered + i * width, row_of(choices[i]),
                       static_cast<size_t>(width) * sizeof(float));
         }
-        batch.rows = gathered;
+        batch.rows = source.gathered;
       }
       body(e, choices, batch);
       count = 0;
     };
     for (int64_t choice = 0; choice < choices_in_all; ++choice) {
-      if (experts[choice] != static_cast<int32_t>(e)) continue;
+      if (source.experts[choice] != static_cast<int32_t>(e)) continue;
       choices[count++] = choice;
       if (count == kTokenBlock) flush();
     }
@@ -152,11 +165,11 @@ void RunGateUp(const ExpertsArgs& a, const RunContext& context, int64_t begin, i
   for (int64_t block = begin; block < end; ++block) {
     const RowRange rows = BlockOf(block, a.intermediate);
     ForBatches(
-        a, a.experts.For<int32_t>(context.thread), a.hidden, scratch.gathered,
+        a, {a.experts.For<int32_t>(context.thread), a.hidden, scratch.gathered},
         [&](int64_t choice) { return x + choice / a.top_k * a.x_stride; },
         [&](size_t e, const int64_t* choices, const Batch& batch) {
-          MultiplyRows(*a.kernels, a.all->gate[e], batch, rows, scratch.first, scratch.decoded);
-          MultiplyRows(*a.kernels, a.all->up[e], batch, rows, scratch.second, scratch.decoded);
+          MultiplyRows(*a.kernels, a.all->gate[e], batch, rows, {scratch.first, scratch.decoded});
+          MultiplyRows(*a.kernels, a.all->up[e], batch, rows, {scratch.second, scratch.decoded});
           for (int64_t i = 0; i < batch.count; ++i) {
             a.kernels->elementwise.gated_activate.run(
                 a.all->activation, scratch.first + i * rows.n, scratch.second + i * rows.n,
@@ -178,10 +191,10 @@ void RunDown(const ExpertsArgs& a, const RunContext& context, int64_t begin, int
       std::memset(y + t * a.hidden + rows.from, 0, static_cast<size_t>(rows.n) * sizeof(float));
     }
     ForBatches(
-        a, a.experts.For<int32_t>(context.thread), a.intermediate, scratch.gathered,
+        a, {a.experts.For<int32_t>(context.thread), a.intermediate, scratch.gathered},
         [&](int64_t choice) { return inner + choice * a.intermediate; },
         [&](size_t e, const int64_t* choices, const Batch& batch) {
-          MultiplyRows(*a.kernels, a.all->down[e], batch, rows, scratch.first, scratch.decoded);
+          MultiplyRows(*a.kernels, a.all->down[e], batch, rows, {scratch.first, scratch.decoded});
           for (int64_t i = 0; i < batch.count; ++i) {
             a.kernels->elementwise.add_scaled.run(weights[choices[i]], scratch.first + i * rows.n,
                                                   y + choices[i] / a.top_k * a.hidden + rows.from,

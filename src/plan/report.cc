@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <map>
 
 #include "tenon/base/text.h"
@@ -155,6 +156,24 @@ std::string OptionsText(const PlannedModel& plan) {
 
 }  // namespace
 
+namespace {
+
+// Configs may hold Infinity and NaN, which JSON cannot: as text.
+Json FiniteOnly(const Json& value) {
+  if (value.is_number() && !std::isfinite(value.as_double())) return Json(value.Dump());
+  if (value.is_array()) {
+    Json::Array list;
+    for (const Json& element : value.as_array()) list.push_back(FiniteOnly(element));
+    return list;
+  }
+  if (!value.is_object()) return value;
+  Json object{Json::Object{}};
+  for (const auto& [name, member] : value.as_object()) object.Set(name, FiniteOnly(member));
+  return object;
+}
+
+}  // namespace
+
 Json ReportJson(const PlannedModel& plan) {
   Json report;
   report.Set("schema", 1);
@@ -183,7 +202,7 @@ Json ReportJson(const PlannedModel& plan) {
   report.Set("memory", MemoryJson(plan.memory));
   report.Set("options", EngineOptionTable().ToJson(plan.options));
   report.Set("decisions", plan.context->ledger.ToJson());
-  return report;
+  return FiniteOnly(report);
 }
 
 std::string ReportText(const PlannedModel& plan) {

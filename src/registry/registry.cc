@@ -8,6 +8,9 @@
 
 namespace tenon {
 
+// A name from a file may be anything.
+constexpr size_t kLongestName = 200;
+
 std::string_view NameOf(ModelKind kind) {
   switch (kind) {
     case ModelKind::kCausalLm:
@@ -61,6 +64,11 @@ bool Registry::IsBuilt(const ArchitectureRow& row) const {
 Status Registry::Open(Record& record) {
   if (record.state == Record::State::kOpen) return {};
   if (record.state == Record::State::kFailed) return record.failure;
+  if (record.state == Record::State::kOpening) {
+    return Refused(fmt::format("provider '{}' looks up what it serves itself, while it opens",
+                               record.provider.name));
+  }
+  record.state = Record::State::kOpening;
   Registrar registrar(*this, record);
   const Status status = record.provider.register_models(registrar);
   if (!status.ok()) {
@@ -73,8 +81,12 @@ Status Registry::Open(Record& record) {
   }
   record.state = Record::State::kOpen;
   if (record.provider.builtin) opened_builtins_.push_back(&record);
-  for (const Registration& registration : record.log) Apply(registration, record);
+  Replay(record);
   return {};
+}
+
+void Registry::Replay(const Record& record) {
+  for (const Registration& registration : record.log) Apply(registration, record);
 }
 
 void Registry::Apply(const Registration& registration, const Record& owner) {
@@ -96,7 +108,7 @@ Status Registry::UnknownArchitecture(std::string_view architecture) const {
   for (const auto& [name, slot] : slots_) known.push_back(name);
   const std::vector<std::string> near = NearNames(architecture, known);
   return Refused(fmt::format("architecture '{}' is unknown{}; `tenon models` lists what is served",
-                             architecture,
+                             Printable(architecture, kLongestName),
                              near.empty() ? "" : "; did you mean " + Join(near, ", ") + "?"));
 }
 
@@ -112,6 +124,10 @@ Result<Registry::Found> Registry::Find(std::string_view architecture) {
           architecture, row->provider));
     }
     TN_RETURN_IF_ERROR(Open(*it->second));
+    if (!slots_.contains(architecture)) {
+      return Refused(fmt::format("provider '{}' does not register architecture '{}' of its row",
+                                 row->provider, architecture));
+    }
   }
   const auto slot = slots_.find(architecture);
   if (slot == slots_.end()) return UnknownArchitecture(architecture);
@@ -122,9 +138,10 @@ Result<std::string> Registry::ArchitectureOfGguf(std::string_view gguf_architect
                                                  const GgufMetadata& metadata) {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> known;
-  for (Record* external : externals_) {
-    const auto it = external->gguf.find(gguf_architecture);
-    if (it != external->gguf.end()) return it->second(metadata);
+  for (auto external = externals_.rbegin(); external != externals_.rend(); ++external) {
+    const auto it = (*external)->gguf.find(gguf_architecture);
+    if (it != (*external)->gguf.end()) return it->second(metadata);
+    for (const auto& [name, identity] : (*external)->gguf) known.push_back(name);
   }
   for (const GgufRow& row : gguf_index_) {
     known.emplace_back(row.gguf_architecture);
@@ -142,7 +159,8 @@ Result<std::string> Registry::ArchitectureOfGguf(std::string_view gguf_architect
   }
   const std::vector<std::string> near = NearNames(gguf_architecture, known);
   return Refused(fmt::format(
-      "GGUF architecture (general.architecture) '{}' is unknown; {}", gguf_architecture,
+      "GGUF architecture (general.architecture) '{}' is unknown; {}",
+      Printable(gguf_architecture, kLongestName),
       near.empty() ? "known: " + Join(known, ", ") : "did you mean " + Join(near, ", ") + "?"));
 }
 
@@ -157,9 +175,14 @@ Status Registry::AddExternal(Provider provider) {
     it = records_.emplace(name, std::move(record)).first;
   }
   Record* record = it->second.get();
+  if (record->provider.builtin) {
+    return UsageError(fmt::format("external provider '{}' has the name of a built-in one", name));
+  }
+  if (std::find(externals_.begin(), externals_.end(), record) != externals_.end()) return {};
+  const bool dropped = record->state == Record::State::kOpen;  // by a rebuild
   TN_RETURN_IF_ERROR(Open(*record));
-  if (std::find(externals_.begin(), externals_.end(), record) == externals_.end())
-    externals_.push_back(record);
+  externals_.push_back(record);
+  if (dropped) Replay(*record);
   return {};
 }
 
@@ -167,14 +190,14 @@ void Registry::Rebuild(std::span<const std::string> externals) {
   const std::lock_guard lock(mutex_);
   slots_.clear();
   externals_.clear();
-  for (const Record* record : opened_builtins_) {
-    for (const Registration& registration : record->log) Apply(registration, *record);
-  }
+  notes_.clear();
+  for (const Record* record : opened_builtins_) Replay(*record);
   for (const std::string& name : externals) {
     const auto it = records_.find(name);
-    if (it == records_.end() || it->second->state != Record::State::kOpen) continue;
+    if (it == records_.end() || it->second->provider.builtin) continue;
+    if (it->second->state != Record::State::kOpen) continue;
     externals_.push_back(it->second.get());
-    for (const Registration& registration : it->second->log) Apply(registration, *it->second);
+    Replay(*it->second);
   }
 }
 

@@ -67,7 +67,8 @@ class Registry {
   bool IsBuilt(const ArchitectureRow& row) const;
 
   // A library given by the user: registered at once, wins its slots. All of its registrations or
-  // none.
+  // none. The same name again changes nothing, but for one that a rebuild dropped: it comes back.
+  // kUsage: the name of a built-in.
   Status AddExternal(Provider provider);
   // Clears the slots and replays: built-ins in the order they were opened, then the named externals
   // in order.
@@ -86,7 +87,7 @@ class Registry {
   using GgufIdentity = std::function<Result<std::string>(const GgufMetadata&)>;
   struct Record {
     Provider provider;
-    enum class State { kClosed, kOpen, kFailed } state = State::kClosed;
+    enum class State { kClosed, kOpening, kOpen, kFailed } state = State::kClosed;
     Status failure;
     std::vector<Registration> log;  // the only way to refill a slot later
     std::map<std::string, GgufIdentity, std::less<>> gguf;
@@ -97,6 +98,7 @@ class Registry {
   };
 
   Status Open(Record& record);
+  void Replay(const Record& record);
   void Apply(const Registration& registration, const Record& owner);
   Status UnknownArchitecture(std::string_view architecture) const;
 

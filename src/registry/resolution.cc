@@ -9,14 +9,30 @@
 namespace tenon {
 namespace {
 
-Status NoArchitecture(const Identity& identity, const Registry& registry) {
+// "unknown (nearest: …)": of a model_type that no row has.
+std::string UnknownModelType(const Identity& identity, const Registry& registry) {
   std::vector<std::string> types;
   for (const ArchitectureRow& row : registry.index()) types.emplace_back(row.model_type);
   const std::vector<std::string> near = NearNames(identity.model_type, types);
+  return near.empty() ? "unknown" : "unknown (nearest: " + Join(near, ", ") + ")";
+}
+
+Status NoArchitecture(const Identity& identity, const Registry& registry) {
   return Refused(fmt::format(
       "{} names no architectures, and model_type '{}' is {}; fix: add \"architectures\": [\"…\"]",
-      identity.source, identity.model_type,
-      near.empty() ? "unknown" : "unknown (nearest: " + Join(near, ", ") + ")"));
+      identity.source, identity.model_type, UnknownModelType(identity, registry)));
+}
+
+// Neither key is known: near names for both. Without a row only an open external could serve it.
+Status WithUnknownModelType(Status failure, const Identity& identity,
+                            const std::string& architecture, const Registry& registry) {
+  const std::string& type = identity.model_type;
+  if (registry.FindRow(architecture) != nullptr || identity.architectures.empty() || type.empty() ||
+      !registry.ArchitecturesOfModelType(type).empty()) {
+    return failure;
+  }
+  return Refused(fmt::format("{}; model_type '{}' is {} too", failure.message(), type,
+                             UnknownModelType(identity, registry)));
 }
 
 // The architecture that decides, before the registry is asked.
@@ -79,9 +95,12 @@ Result<Resolution> Resolve(const Identity& identity, Registry& registry) {
   Resolution resolution;
   TN_ASSIGN_OR_RETURN(resolution.architecture,
                       ChooseArchitecture(identity, registry, resolution.trace));
-  TN_ASSIGN_OR_RETURN(Registry::Found found, registry.Find(resolution.architecture));
-  resolution.entry = std::move(found.entry);
-  resolution.provider = std::move(found.provider);
+  Result<Registry::Found> found = registry.Find(resolution.architecture);
+  if (!found.ok()) {
+    return WithUnknownModelType(found.status(), identity, resolution.architecture, registry);
+  }
+  resolution.entry = std::move(found->entry);
+  resolution.provider = std::move(found->provider);
   TN_RETURN_IF_ERROR(CheckModelType(identity, resolution, registry, resolution.trace));
   resolution.trace.push_back(
       {"provider", resolution.provider, std::string(NameOf(resolution.entry->kind))});

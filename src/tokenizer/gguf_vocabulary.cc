@@ -107,6 +107,12 @@ Status AddEnds(bool add_bos, bool add_eos, const SpecialTokenIds& special, PostP
 }
 
 Result<TokenizerParts> ReadByteLevelBpe(const GgufVocabulary& gguf) {
+  // Without them every text would become single bytes, silently.
+  if (gguf.merges.empty()) {
+    return Refused(fmt::format(
+        "tokenizer.ggml.merges is absent or empty, which a vocabulary of kind '{}' needs",
+        gguf.model));
+  }
   TokenizerParts parts;
   if (gguf.pre.empty()) {
     parts.notes.push_back("tokenizer.ggml.pre is absent: 'default' is meant, as in llama.cpp");

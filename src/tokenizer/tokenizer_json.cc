@@ -68,6 +68,7 @@ Result<Json> ReadSmallValue(on_demand::value value, std::string_view place) {
 }
 
 Status ReadAddedToken(on_demand::object object, std::string_view place, AddedToken* token) {
+  bool has_content = false;
   for (auto field : object) {
     std::string_view key;
     TN_RETURN_IF_JSON_ERROR(field.unescaped_key().get(key), place);
@@ -88,11 +89,13 @@ Status ReadAddedToken(on_demand::object object, std::string_view place, AddedTok
       std::string_view content;
       TN_RETURN_IF_JSON_ERROR(value.get_string().get(content), where);
       token->content = content;
+      has_content = true;
     }
   }
   if (token->id < 0 || token->id > kMaxTokenId) {
     return Refused(fmt::format("{}.id = {}, allowed 0..{}", place, token->id, kMaxTokenId));
   }
+  if (!has_content) return Refused(fmt::format("{}.content is absent", place));
   return {};
 }
 

@@ -135,6 +135,7 @@ constexpr GgufKeyRow kGgufKeys[] = {
     {"num_attention_heads", "{arch}.attention.head_count"},
     {"num_key_value_heads", "{arch}.attention.head_count_kv"},
     {"head_dim", "{arch}.attention.key_length"},
+    {"partial_rotary_factor", "{arch}.rope.dimension_count", GgufPartialRotary},
     {"max_position_embeddings", "{arch}.context_length"},
     {"rms_norm_eps", "{arch}.attention.layer_norm_rms_epsilon"},
     {"rope_theta", "{arch}.rope.freq_base"},

@@ -136,5 +136,25 @@ TEST(Log, LevelsByName) {
             "log = 'loud', allowed: debug, info, warning, error, off");
 }
 
+TEST(Text, PrintableHidesWhatATerminalWouldObey) {
+  EXPECT_EQ(Printable("caf\u00e9 \u4e2d\U0001f600\nnext"), "caf\u00e9 \u4e2d\U0001f600\nnext");
+  EXPECT_EQ(Printable("\x1b[31m\x07\x7f\t"), "\\x1b[31m\\x07\\x7f\\x09");
+  EXPECT_EQ(Printable("\xc2\x9b"
+                      "2J"),
+            "\\xc2\\x9b2J");  // C1 control
+  EXPECT_EQ(Printable("a\xff\xc3"
+                      "b\xe4\xb8"),
+            "a\\xff\\xc3b\\xe4\\xb8");  // no UTF-8
+  EXPECT_EQ(Printable("abcdef", 4), "abcd... (6 bytes)");
+  EXPECT_EQ(Printable("abcd", 4), "abcd");
+  EXPECT_EQ(Printable(""), "");
+}
+
+TEST(Status, ContextIsGivenOnce) {
+  const Status status = Refused("key is absent").WithContext("a.gguf");
+  EXPECT_EQ(status.WithContext("a.gguf").message(), "a.gguf: key is absent");
+  EXPECT_EQ(status.WithContext("a").message(), "a: a.gguf: key is absent");
+}
+
 }  // namespace
 }  // namespace tenon

@@ -108,13 +108,22 @@ void RecordLayer(Tape& tape, const Layer& layer, const Value& angles, RopeForm f
   stream = {after.sum, Matmul(tape, layer.down_refs, inner)};
 }
 
-Value RecordModel(OpRunner& run, const Layer& layer, int layers, int64_t num_tokens,
-                  const int32_t* positions, RopeForm form) {
-  const Shape shape{num_tokens, kHidden};
+struct ModelRun {
+  int layers = 1;
+  int64_t num_tokens = 1;
+  const int32_t* positions = nullptr;  // [num_tokens]; null: shape mode
+  RopeForm form = RopeForm::kRotated;
+};
+
+Value RecordModel(OpRunner& run, const Layer& layer, const ModelRun& model) {
+  const Shape shape{model.num_tokens, kHidden};
   Stream stream{run.Input(shape, Floats(shape.elements(), 20)),
                 run.Input(shape, Floats(shape.elements(), 21))};
-  const Value angles = RopeAngles(run.tape(), layer.rope, positions, nullptr, num_tokens);
-  for (int l = 0; l < layers; ++l) RecordLayer(run.tape(), layer, angles, form, stream);
+  const Value angles =
+      RopeAngles(run.tape(), layer.rope, model.positions, nullptr, model.num_tokens);
+  for (int l = 0; l < model.layers; ++l) {
+    RecordLayer(run.tape(), layer, angles, model.form, stream);
+  }
   return Add(run.tape(), stream.base, std::array{stream.addend});
 }
 
@@ -122,7 +131,7 @@ int MeetingsPerLayer(RopeForm form) {
   const Layer layer;
   const auto meetings = [&](int layers) {
     OpRunner run(2);
-    RecordModel(run, layer, layers, 1, nullptr, form);
+    RecordModel(run, layer, {.layers = layers, .form = form});
     run.tape().Seal(2);
     return run.tape().meetings();
   };
@@ -143,7 +152,7 @@ TEST(Layer, AnyTeamAndAnyRopeForm) {
     std::vector<std::vector<float>> answers;
     for (const RopeForm form : {RopeForm::kRotated, RopeForm::kInPlace}) {
       answers.push_back(OverTeams([&](OpRunner& run) {
-        return std::vector{RecordModel(run, layer, 2, num_tokens, positions.data(), form)};
+        return std::vector{RecordModel(run, layer, {2, num_tokens, positions.data(), form})};
       })[0]);
     }
     EXPECT_EQ(answers[0], answers[1]);

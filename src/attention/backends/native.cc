@@ -72,14 +72,21 @@ void SumSegments(const AttentionKernels& kernels, AttendArgs args, int64_t segme
   }
 }
 
-// Attends rows [block.row, block.row + block.rows) completely.
+// Rows of one request and one kv head; their keys are taken `segment` at a time.
+struct BlockTask {
+  RowBlock block;
+  int64_t kv_head = 0;
+  int64_t segment = 0;
+};
+
+// Attends all keys of the task.
 void AttendBlock(const AttendRecord& a, const RunContext& context, const ScoreRules& rules,
-                 const RowBlock& block, int64_t kv_head, int64_t segment) {
+                 const BlockTask& task) {
   const LayerFacts& facts = *a.layer.facts;
   const Scratch scratch = ScratchOf(facts.heads(), context);
-  const AttendArgs args = ArgsOf(a, context, rules, block, kv_head);
-  SumSegments(facts.kernels(), args, segment, scratch);
-  const AttendOut out = OutOf(a, context, args, block.row);
+  const AttendArgs args = ArgsOf(a, context, rules, task.block, task.kv_head);
+  SumSegments(facts.kernels(), args, task.segment, scratch);
+  const AttendOut out = OutOf(a, context, args, task.block.row);
   for (int64_t row = 0; row < args.rows; ++row) {
     for (int64_t g = 0; g < args.group; ++g) {
       const float* sink = rules.sinks == nullptr ? nullptr : rules.sinks + args.first_head + g;
@@ -131,7 +138,7 @@ void RunBlocks(const AttendRecord& a, const RunContext& context, int64_t begin, 
         RowBlock block{static_cast<int32_t>(i),
                        r.begin + (blocks - 1 - first / kv_heads) * block_rows, 0};
         block.rows = std::min(block_rows, r.end - block.row);
-        AttendBlock(a, context, rules, block, first % kv_heads, segment);
+        AttendBlock(a, context, rules, {block, first % kv_heads, segment});
       }
       first -= blocks * kv_heads;
     }
@@ -158,7 +165,7 @@ void AttendPiece(const AttendRecord& a, const RunContext& context, const ScoreRu
   for (int64_t done = 0; done < piece.rows; done += block_rows) {
     const RowBlock block{piece.request, piece.row + done, std::min(block_rows, piece.rows - done)};
     if (piece.slot < 0) {
-      AttendBlock(a, context, rules, block, kv_head, piece.segment);
+      AttendBlock(a, context, rules, {block, kv_head, piece.segment});
       continue;
     }
     AttendArgs args = ArgsOf(a, context, rules, block, kv_head);

@@ -3,8 +3,12 @@
 namespace tenon {
 namespace {
 
+// Tables start as its copy: KernelTable's own constructor would be a weak symbol, which a source
+// compiled for one instruction set must not define (tests/contracts: weak-symbols).
+constexpr KernelTable kEmpty;
+
 KernelTable MakeTable() {
-  KernelTable table;
+  KernelTable table = kEmpty;
   table.name = "reference";
   table.isa = Isa::kReference;
   reference::AddMatmuls(table.matmul);
