@@ -149,6 +149,7 @@ constexpr std::array kRows = {
 
 std::vector<std::string_view> GgufPreTokenizerNames() {
   std::vector<std::string_view> names;
+  names.reserve(kRows.size());
   for (const GgufPreTokenizer& row : kRows) names.push_back(row.name);
   return names;
 }

@@ -253,7 +253,7 @@ std::string FloatText(double value) {
   if (exponent + 1 >= num_digits) {
     return out + digits + std::string(static_cast<size_t>(exponent + 1 - num_digits), '0') + ".0";
   }
-  const auto whole = static_cast<size_t>(exponent + 1);
+  const auto whole = static_cast<size_t>(exponent) + 1;
   return out + digits.substr(0, whole) + "." + digits.substr(whole);
 }
 
