@@ -61,7 +61,7 @@ TableOptions::TableOptions(CLI::App& app, Command command) : command_(command) {
     if ((row.commands & command) == 0) continue;
     const bool is_flag = row.kind == OptionKind::kFlag;
     std::string names = std::string("--") + row.name;
-    if (*row.short_name != '\0') names = std::string("-") + row.short_name + "," + names;
+    if (*row.short_name != '\0') names.insert(0, fmt::format("-{},", row.short_name));
     const std::string help = row.help;  // CLI11 wants an lvalue
     CLI::Option* option = is_flag ? app.add_flag(names, help) : app.add_option(names, help);
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

@@ -84,7 +84,7 @@ Result<std::unique_ptr<ModelRunner>> LoadRunner(const LogitsArguments& arguments
 Status LogitsOfLines(const LogitsArguments& arguments) {
   TN_ASSIGN_OR_RETURN(const auto runner, LoadRunner(arguments));
   OutputFile file;
-  const Status lines = AnswerJsonLines([&](const Json& request, int64_t line) -> Result<Json> {
+  Status lines = AnswerJsonLines([&](const Json& request, int64_t line) -> Result<Json> {
     const Json* ids = request.Find("ids");
     if (ids == nullptr) return UsageError("\"ids\" is missing");
     const Json* decoder = request.Find("decoder_ids");

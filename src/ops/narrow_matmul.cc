@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tenon/kernels/table.h"
 #include "tenon/ops/rows.h"
 #include "tenon/tensor/buffer.h"
 

@@ -5,10 +5,11 @@
 #include <optional>
 #include <span>
 
-#include "tenon/kernels/table.h"
 #include "tenon/ops/matmul.h"
 
 namespace tenon {
+
+enum class PackedForm : uint8_t;  // kernels/matmul_kernels.h
 
 class NarrowMatmul {
  public:

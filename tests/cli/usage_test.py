@@ -7,12 +7,12 @@ import unittest
 from containers import Gguf, read_safetensors
 from support import GGUF, GOLDENS, TESTS, CliTest, tenon
 
-COMMANDS = ("run", "explain", "models", "logits", "tokenize", "render", "inspect")
+COMMANDS = ("run", "explain", "models", "logits", "tokenize", "render", "inspect", "bench")
 # The words of DESIGN that each command's help must have.
 OPTIONS = {"run": ["-p", "-f", "--chat", "-n", "--temp", "--top-k", "--top-p", "--min-p", "--seed", "--stop", "--system"],
            "explain": ["--json"], "models": ["--json"], "logits": ["--ids", "-p", "-o", "--hidden", "--jsonl", "--decoder-ids"],
            "tokenize": ["--ids", "--json", "--jsonl"], "render": ["--messages", "--tools", "--jsonl"],
-           "inspect": ["-o", "--json"]}
+           "inspect": ["-o", "--json"], "bench": ["-p", "-n", "-d", "-r", "-o", "--profile"]}
 PLANNING = ["--compute", "--attn-backend", "--kv-dtype", "--max-seq-len", "--page-tokens", "--threads", "--isa", "--memory",
             "--allow-downgrade"]
 
@@ -34,7 +34,7 @@ class Words(CliTest):
             with self.subTest(command=command):
                 help_text = self.check_ok(tenon(command, "--help"))
                 self.assertEqual(help_text.err, "")
-                wanted = OPTIONS[command] + (PLANNING if command in ("run", "explain", "logits") else [])
+                wanted = OPTIONS[command] + (PLANNING if command in ("run", "explain", "logits", "bench") else [])
                 for option in wanted:
                     self.assertRegex(help_text.out, rf"(?m)(^|[ ,]){option}\b", option)
                 # Every option says what it does.

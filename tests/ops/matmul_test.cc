@@ -100,8 +100,9 @@ TEST(Matmul, RecordsNameTheirKernel) {
   const auto records = run.tape().records();
   ASSERT_EQ(records.size(), 3u);  // the input's too
   EXPECT_STREQ(records[1].op, "matmul");
-  EXPECT_STREQ(records[1].kernel, "reference/matmul_q4_1");
-  EXPECT_STREQ(records[2].kernel, "reference/matmul_q6_k");
+  const std::string isa(NameOf(test::TestIsa()));
+  EXPECT_EQ(records[1].kernel, isa + "/matmul_q4_1");
+  EXPECT_EQ(records[2].kernel, isa + "/matmul_q6_k");
   EXPECT_EQ(run.tape().meetings(), 1);
 }
 

@@ -71,7 +71,7 @@ TEST(PlanOptions, NamesAreCaseInsensitive) {
 }
 
 TEST(PlanOptions, AutoIsResolvedAndRecordedWhatWasAskedForIsNot) {
-  const auto automatic = PlanGolden("llama");
+  const auto automatic = PlanGolden("llama", {.compute = "auto"});
   ASSERT_TRUE(automatic.ok());
   ASSERT_EQ(DecisionsOf(**automatic, "kv_dtype").size(), 1u);
   EXPECT_EQ(DecisionsOf(**automatic, "kv_dtype")[0].resolved, "f32");
@@ -89,6 +89,18 @@ TEST(PlanOptions, AutoIsResolvedAndRecordedWhatWasAskedForIsNot) {
   for (const Decision& decision : (*asked)->context->ledger.decisions()) {
     EXPECT_NE(decision.kind, DecisionKind::kDowngraded) << decision.field;
   }
+}
+
+TEST(PlanOptions, ComputeFollowsTheInstructionSet) {
+  const auto plain = PlanGolden("llama", {.compute = "auto", .isa = "baseline"});
+  ASSERT_TRUE(plain.ok()) << plain.message();
+  EXPECT_EQ((*plain)->context->options.compute.value, Compute::kFp32);
+  ExpectError(PlanGolden("llama", {.compute = "bf16", .isa = "baseline"}), StatusCode::kUnavailable,
+              {"compute = bf16 (set by --compute)", "isa = baseline", "--compute auto"});
+  if (DetectMachine().isa < Isa::kAvx512Bf16Vnni) return;
+  const auto best = PlanGolden("llama", {.compute = "auto"});
+  ASSERT_TRUE(best.ok()) << best.message();
+  EXPECT_EQ((*best)->context->options.compute.value, Compute::kBf16);
 }
 
 TEST(PlanOptions, ThreadsAndChunks) {

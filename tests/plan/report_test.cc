@@ -57,7 +57,8 @@ TEST_P(ReportTest, SchemaOneHasTheseKeys) {
     EXPECT_EQ(KeysOf(step), (Keys{"what", "outcome", "why"}));
   }
   for (const Json& step : At(report_, "steps").as_array()) {
-    EXPECT_EQ(KeysOf(step), (Keys{"name", "records", "meetings", "arena_bytes", "kernels"}));
+    EXPECT_EQ(KeysOf(step), (Keys{"name", "records", "meetings", "arena_bytes", "weight_bytes",
+                                  "operations", "kernels"}));
   }
   for (const Json& layer : At(report_, "attention").as_array()) {
     Keys keys = KeysOf(layer);
