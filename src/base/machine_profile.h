@@ -13,7 +13,8 @@
 namespace tenon {
 
 // Each level includes those before it.
-enum class Isa { kReference, kBaseline, kAvx2, kAvx512, kAvx512Bf16Vnni };
+// kAvx512Bf16Vnni: also VBMI and GFNI (Zen 4, Ice Lake's successors). kAmx: also the bf16 tiles.
+enum class Isa { kReference, kBaseline, kAvx2, kAvx512, kAvx512Bf16Vnni, kAmx };
 std::string_view NameOf(Isa isa);
 // Error lists the valid names.
 Result<Isa> ParseIsa(std::string_view name);

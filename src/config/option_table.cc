@@ -129,8 +129,8 @@ std::vector<std::string> OptionTable::AllowedValues(const OptionRow& row) const 
       values.insert(values.end(), choices_.attention_backends.begin(),
                     choices_.attention_backends.end());
     } else if (part == "{isa}") {
-      for (const Isa isa :
-           {Isa::kReference, Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16Vnni}) {
+      for (const Isa isa : {Isa::kReference, Isa::kBaseline, Isa::kAvx2, Isa::kAvx512,
+                            Isa::kAvx512Bf16Vnni, Isa::kAmx}) {
         values.emplace_back(NameOf(isa));
       }
     } else {

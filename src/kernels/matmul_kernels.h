@@ -89,17 +89,14 @@ struct FewTokensKernel {
 
 // --- many tokens: panels of bf16
 
-// Rows of a panel of weights, and tokens of a block of activations. A panel is [cols / 2][64 rows]
-// of bf16 pairs, a block [cols / 2][6 tokens] of them; odd columns, missing rows and missing tokens
-// count as zero.
+// A panel is [cols / 2][64 rows of the weight] of bf16 pairs; missing rows and columns count as
+// zero.
 inline constexpr int64_t kPanelRows = 64;
-inline constexpr int64_t kBlockTokens = 6;
 // Columns of a panel that are expanded together: 256 KiB, so that it stays in L2.
 inline constexpr int64_t kPanelCols = 2048;
 constexpr int64_t PanelBytes(int64_t cols) {
-  return kPanelRows * 2 * (((cols < kPanelCols ? cols : kPanelCols) + 1) / 2 * 2);
+  return kPanelRows * 2 * (((cols < kPanelCols ? cols : kPanelCols) + 31) / 32 * 32);
 }
-constexpr int64_t BlockBytes(int64_t cols) { return kBlockTokens * 2 * ((cols + 1) / 2 * 2); }
 
 struct PanelArgs {
   const std::byte* w = nullptr;  // as in MatmulKernelArgs
@@ -107,18 +104,30 @@ struct PanelArgs {
   int64_t rows = 0;
   int64_t cols = 0;
   const float* bias = nullptr;
-  const std::byte* x = nullptr;  // blocks of BlockBytes(cols)
+  const std::byte* x = nullptr;  // blocks of tokens
   int64_t num_tokens = 0;
   float* y = nullptr;
   int64_t y_stride = 0;  // floats
 };
 // Output rows [row, row + kPanelRows) for tokens [token_begin, token_end), token_begin a multiple
-// of kBlockTokens. panel: PanelBytes(cols) of scratch, 64-byte aligned.
+// of the block's tokens. panel: PanelBytes(cols) of scratch, 64-byte aligned.
 using PanelFunction = void(const PanelArgs& args, int64_t row, int64_t token_begin,
                            int64_t token_end, std::byte* panel);
 // x: tokens [0, tokens) of a block, x_stride floats apart.
 using PackBlockFunction = void(const float* x, int64_t x_stride, int64_t tokens, int64_t cols,
                                std::byte* block);
+
+// How the activations of many tokens are packed: blocks of some tokens, bf16, in an order that only
+// the table's own kernels know. Missing tokens and columns count as zero.
+struct TokenBlocks {
+  Kernel<PackBlockFunction> pack;
+  int64_t tokens = 1;       // of a block
+  int64_t cols_padded = 2;  // columns are padded to a multiple of it
+
+  int64_t Bytes(int64_t cols) const {
+    return tokens * 2 * ((cols + cols_padded - 1) / cols_padded * cols_padded);
+  }
+};
 
 // By weight dtype; null: no kernel.
 struct MatmulKernels {
@@ -127,7 +136,7 @@ struct MatmulKernels {
   FewTokensKernel few[kDTypes] = {};
   Kernel<PanelFunction> panels[kDTypes] = {};
   Kernel<PackRowFunction> pack[3] = {};  // by PackedForm
-  Kernel<PackBlockFunction> pack_block;
+  TokenBlocks blocks;
 
   const Kernel<MatmulFunction>& For(DType dtype) const { return of[static_cast<int>(dtype)]; }
   const FewTokensKernel& Few(DType dtype) const { return few[static_cast<int>(dtype)]; }

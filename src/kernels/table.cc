@@ -14,6 +14,9 @@ const KernelTable& Kernels();
 namespace avx512_bf16_vnni {
 const KernelTable& Kernels();
 }
+namespace amx {
+const KernelTable& Kernels();
+}
 
 const KernelTable& KernelsUpTo(Isa isa) {
   // A table's code runs only where its instruction set does, the making of the table included.
@@ -21,7 +24,8 @@ const KernelTable& KernelsUpTo(Isa isa) {
     Isa isa;
     const KernelTable& (*kernels)();
   };
-  constexpr Row kBestFirst[] = {{Isa::kAvx512Bf16Vnni, avx512_bf16_vnni::Kernels},
+  constexpr Row kBestFirst[] = {{Isa::kAmx, amx::Kernels},
+                                {Isa::kAvx512Bf16Vnni, avx512_bf16_vnni::Kernels},
                                 {Isa::kAvx512, avx512::Kernels},
                                 {Isa::kAvx2, avx2::Kernels},
                                 {Isa::kBaseline, baseline::Kernels}};

@@ -7,7 +7,7 @@ namespace tenon {
 const KernelTable& KernelsFor(Isa isa) { return KernelsUpTo(isa); }
 
 bool HasNarrowMatmuls(const KernelTable& kernels) {
-  return kernels.matmul.pack_block.run != nullptr;
+  return kernels.matmul.blocks.pack.run != nullptr;
 }
 
 std::string_view NameOf(const KernelTable& kernels) { return kernels.name; }

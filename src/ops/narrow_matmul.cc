@@ -23,7 +23,8 @@ struct PackArgs {
   int64_t x_stride = 0;  // floats
   int64_t cols = 0;
   int64_t num_tokens = 0;
-  int64_t unit_bytes = 0;  // of a packed row or block
+  int64_t unit_tokens = 1;  // of a packed row or block
+  int64_t unit_bytes = 0;
 };
 
 void RunPackRows(const PackArgs& a, const RunContext& context, int64_t begin, int64_t end) {
@@ -35,9 +36,9 @@ void RunPackRows(const PackArgs& a, const RunContext& context, int64_t begin, in
 
 void RunPackBlocks(const PackArgs& a, const RunContext& context, int64_t begin, int64_t end) {
   for (int64_t b = begin; b < end; ++b) {
-    const int64_t t = b * kBlockTokens;
+    const int64_t t = b * a.unit_tokens;
     a.block(a.x.For<float>(context.thread) + t * a.x_stride, a.x_stride,
-            std::min(kBlockTokens, a.num_tokens - t), a.cols,
+            std::min(a.unit_tokens, a.num_tokens - t), a.cols,
             a.packed.For<std::byte>(context.thread) + b * a.unit_bytes);
   }
 }
@@ -182,7 +183,7 @@ void RecordMany(Tape& tape, std::span<const MatrixRef> segments, const Value& bl
   args.num_tokens = y.dim(0);
   args.y_stride = FloatStride(y, 0);
   args.parts = TokenParts(panels, y.dim(0));
-  args.part_tokens = RoundUp(CeilDiv(y.dim(0), args.parts), kBlockTokens);
+  args.part_tokens = RoundUp(CeilDiv(y.dim(0), args.parts), tape.kernels().matmul.blocks.tokens);
   args.multiply = kernel.run;
   record.Read(&ManyArgs::x, blocks).Write(&ManyArgs::y, y);
   record.Commit<RunMany>({.items = panels * args.parts,
@@ -209,12 +210,14 @@ Value NarrowMatmul::Packed(PackedForm form) {
 
 Value NarrowMatmul::Blocks() {
   if (blocks_) return *blocks_;
-  const Kernel<PackBlockFunction>& kernel = tape_.kernels().matmul.pack_block;
-  const int64_t count = CeilDiv(x_.dim(0), kBlockTokens);
-  const int64_t bytes = BlockBytes(x_.dim(1));
+  const TokenBlocks& form = tape_.kernels().matmul.blocks;
+  const int64_t count = CeilDiv(x_.dim(0), form.tokens);
+  const int64_t bytes = form.Bytes(x_.dim(1));
   blocks_ = tape_.NewValue(DType::kU8, {count, bytes});
-  RecordBuilder<PackArgs> record(tape_, "pack", kernel.name);
-  FillPack(record.args(), x_, bytes).block = kernel.run;
+  RecordBuilder<PackArgs> record(tape_, "pack", form.pack.name);
+  PackArgs& args = FillPack(record.args(), x_, bytes);
+  args.unit_tokens = form.tokens;
+  args.block = form.pack.run;
   record.Read(&PackArgs::x, x_).Write(&PackArgs::packed, *blocks_);
   record.Commit<RunPackBlocks>({.items = count});
   return *blocks_;

@@ -86,8 +86,8 @@ TEST(Text, Bytes) {
 }
 
 TEST(MachineProfile, IsNamesRoundTrip) {
-  for (const Isa isa :
-       {Isa::kReference, Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16Vnni}) {
+  for (const Isa isa : {Isa::kReference, Isa::kBaseline, Isa::kAvx2, Isa::kAvx512,
+                        Isa::kAvx512Bf16Vnni, Isa::kAmx}) {
     EXPECT_EQ(*ParseIsa(NameOf(isa)), isa);
   }
   EXPECT_NE(ParseIsa("sse9").message().find("avx2"), std::string::npos);

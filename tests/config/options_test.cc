@@ -164,7 +164,9 @@ TEST(Resolve, BadValuesNameValueAllowedAndOrigin) {
       {"seed", "-1", "seed = '-1', must be >= 0 | random"},
       {"page-tokens", "48", "page-tokens = '48', must be auto | 16 | 32 | 64 | 128 | 256"},
       {"attn-backend", "FLASH", "must be auto | NATIVE | TRTLLM | VANILLA; set by --attn-backend"},
-      {"isa", "sse", "must be auto | reference | baseline | avx2 | avx512 | avx512_bf16_vnni"},
+      {"isa", "sse",
+       "must be auto | reference | baseline | avx2 | avx512 | avx512_bf16_vnni | "
+       "amx"},
       {"memory", "8X", "memory = '8X', must be a size (8G, 512MiB) | auto"},
       {"memory", "0", "memory = '0'"},
       {"stop", "", "stop = '', must be a text that is not empty"},

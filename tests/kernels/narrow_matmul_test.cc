@@ -111,20 +111,21 @@ void ExpectPanels(const Case& c) {
   const Weights w = RandomWeights(c.dtype, c.rows, c.cols, 11);
   const std::vector<float> x = Floats(c.tokens * c.cols, 13, 2.0f);
   const std::vector<float> bias = Floats(c.rows, 17);
-  const int64_t bytes = BlockBytes(c.cols);
-  const int64_t count = (c.tokens + kBlockTokens - 1) / kBlockTokens;
+  const TokenBlocks& form = kernels.blocks;
+  const int64_t bytes = form.Bytes(c.cols);
+  const int64_t count = (c.tokens + form.tokens - 1) / form.tokens;
   const Buffer blocks = Scratch(bytes * count);
   const Buffer panel = Scratch(PanelBytes(c.cols));
   for (int64_t b = 0; b < count; ++b) {
-    const int64_t t = b * kBlockTokens;
-    kernels.pack_block.run(x.data() + t * c.cols, c.cols, std::min(kBlockTokens, c.tokens - t),
-                           c.cols, blocks.data() + b * bytes);
+    const int64_t t = b * form.tokens;
+    form.pack.run(x.data() + t * c.cols, c.cols, std::min(form.tokens, c.tokens - t), c.cols,
+                  blocks.data() + b * bytes);
   }
   std::vector<float> y(At(c.tokens * c.rows), kUntouched);
   const PanelArgs args{
       w.data(),      w.row_bytes, c.rows,   c.cols, c.has_bias ? bias.data() : nullptr,
       blocks.data(), c.tokens,    y.data(), c.rows};
-  const int64_t middle = c.tokens / 2 / kBlockTokens * kBlockTokens;
+  const int64_t middle = c.tokens / 2 / form.tokens * form.tokens;
   for (int64_t row = 0; row < c.rows; row += kPanelRows) {
     if (middle > 0) kernels.Panels(c.dtype).run(args, row, 0, middle, panel.data());
     kernels.Panels(c.dtype).run(args, row, middle, c.tokens, panel.data());
@@ -164,7 +165,7 @@ TEST(NarrowMatmul, ManyTokens) {
     for (const int64_t cols : {1, 2, 31, 32, 33, 96, 256, 512, 2048 + 256, 2048 + 5}) {
       if (cols % block != 0) continue;
       for (const int64_t rows : {1, 15, 64, 65, 100}) {
-        for (const int64_t tokens : {1, 5, 6, 9, 16}) {
+        for (const int64_t tokens : {1, 5, 6, 9, 16, 33, 50}) {
           ExpectPanels({dtype, rows, cols, tokens, rows % 2 == 1});
         }
       }
@@ -178,9 +179,9 @@ TEST(NarrowMatmul, EveryKernelHasItsPacking) {
   for (const DType dtype : test::kFloatDTypes) {
     const FewTokensKernel& few = kernels.Few(dtype);
     if (few.matmul.run != nullptr) EXPECT_NE(kernels.Pack(few.form).run, nullptr);
-    if (kernels.Panels(dtype).run != nullptr) EXPECT_NE(kernels.pack_block.run, nullptr);
+    if (kernels.Panels(dtype).run != nullptr) EXPECT_NE(kernels.blocks.pack.run, nullptr);
   }
-  if (test::TestIsa() != Isa::kAvx512Bf16Vnni) return;
+  if (test::TestIsa() < Isa::kAvx512Bf16Vnni) return;
   for (const DType dtype : {DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
     EXPECT_NE(kernels.Few(dtype).matmul.run, nullptr) << NameOf(dtype);
     EXPECT_NE(kernels.Panels(dtype).run, nullptr) << NameOf(dtype);

@@ -182,8 +182,8 @@ TEST(GatherRows, PicksRows) {
 }
 
 TEST(KernelChoice, BestTableAtOrBelow) {
-  for (const Isa isa :
-       {Isa::kReference, Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16Vnni}) {
+  for (const Isa isa : {Isa::kReference, Isa::kBaseline, Isa::kAvx2, Isa::kAvx512,
+                        Isa::kAvx512Bf16Vnni, Isa::kAmx}) {
     if (isa > DetectMachine().isa) continue;  // its code cannot run here
     EXPECT_EQ(NameOf(KernelsFor(isa)), NameOf(isa));
   }

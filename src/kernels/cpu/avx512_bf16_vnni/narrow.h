@@ -6,6 +6,10 @@
 
 namespace tenon::avx512_bf16_vnni {
 
+// A block is [cols / 2][6 tokens] of bf16 pairs.
+inline constexpr int64_t kBlockTokens = 6;
+constexpr int64_t BlockBytes(int64_t cols) { return kBlockTokens * 2 * ((cols + 1) / 2 * 2); }
+
 void AddPacking(MatmulKernels& matmul);
 void AddBlockRows(MatmulKernels& matmul);
 void AddBf16Rows(MatmulKernels& matmul);

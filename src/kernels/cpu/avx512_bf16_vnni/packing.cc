@@ -127,7 +127,7 @@ void AddPacking(MatmulKernels& matmul) {
   add(PackedForm::kBf16, PackBf16, TN_KERNEL_NAME("pack_bf16"));
   add(PackedForm::kNibbles, PackNibbles, TN_KERNEL_NAME("pack_int8"));
   add(PackedForm::kBytes, PackBytes, TN_KERNEL_NAME("pack_int8"));
-  matmul.pack_block = {PackBlock, TN_KERNEL_NAME("pack_block")};
+  matmul.blocks = {{PackBlock, TN_KERNEL_NAME("pack_block")}, kBlockTokens, 2};
 }
 
 }  // namespace tenon::avx512_bf16_vnni

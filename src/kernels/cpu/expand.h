@@ -1,0 +1,102 @@
+// Rows of weights to a panel of bf16 pairs (matmul_kernels.h). For the sources of instruction sets
+// that have bf16. Thread-safe.
+#pragma once
+
+#include "tenon/kernels/cpu/decode.h"
+#include "tenon/kernels/cpu/transpose.h"
+
+namespace tenon::TN_ISA {
+namespace {
+
+constexpr int kColumns = kPanelRows / kLanes;  // vectors of rows
+
+// Numbers [begin, begin + 32) of a stored row as bf16, sixteen pairs.
+template <typename Decode>
+TN_INLINE F32 PairsOf(const std::byte* row, int64_t begin) {
+  if constexpr (Decode::kElements == kLanes) {  // elementwise
+    F32 low;
+    F32 high;
+    Decode::Run(row + begin * Decode::kOne, &low);
+    Decode::Run(row + (begin + kLanes) * Decode::kOne, &high);
+    return reinterpret_cast<F32>(
+        _mm512_cvtne2ps_pbh(reinterpret_cast<__m512>(high), reinterpret_cast<__m512>(low)));
+  } else {
+    static_assert(Decode::kElements == 32);
+    F32 values[2];
+    Decode::Run(row + begin / 32 * Decode::kBytes, values);
+    return reinterpret_cast<F32>(_mm512_cvtne2ps_pbh(reinterpret_cast<__m512>(values[1]),
+                                                     reinterpret_cast<__m512>(values[0])));
+  }
+}
+template <>
+TN_INLINE F32 PairsOf<DecodeBf16>(const std::byte* row, int64_t begin) {
+  return LoadAs<F32>(row + 2 * begin);  // they are pairs already
+}
+
+// Rows [row, row + 64) and columns [begin, end), begin a multiple of 32 -> panel.
+template <typename Decode>
+void Expand(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, std::byte* panel) {
+  auto* out = reinterpret_cast<float*>(panel);  // [pairs][64], as bit patterns
+  for (int64_t v = 0; v < kColumns; ++v) {
+    const std::byte* rows[kLanes];
+    for (int64_t r = 0; r < kLanes; ++r) {
+      const int64_t at = row + v * kLanes + r;
+      rows[r] = a.w + (at < a.rows ? at : a.rows - 1) * a.row_bytes;
+    }
+    int64_t c = begin;
+    for (; c + 32 <= end; c += 32) {
+      F32 block[kLanes];
+      for (int64_t r = 0; r < kLanes; ++r) block[r] = PairsOf<Decode>(rows[r], c);
+      Transpose(block);
+      float* to = out + (c - begin) / 2 * kPanelRows + v * kLanes;
+      for (int64_t p = 0; p < kLanes; ++p) Store(to + p * kPanelRows, block[p]);
+    }
+    if (c == end) continue;
+    if constexpr (Decode::kOne > 0) {  // block types have whole blocks
+      F32 block[kLanes];
+      for (int64_t r = 0; r < kLanes; ++r) {
+        alignas(64) std::byte rest[32 * Decode::kOne] = {};
+        __builtin_memcpy(rest, rows[r] + c * Decode::kOne,
+                         static_cast<size_t>((end - c) * Decode::kOne));
+        block[r] = PairsOf<Decode>(rest, 0);
+      }
+      Transpose(block);
+      float* to = out + (c - begin) / 2 * kPanelRows + v * kLanes;
+      for (int64_t p = 0; p < (end - c + 1) / 2; ++p) Store(to + p * kPanelRows, block[p]);
+    }
+  }
+}
+
+// A 256-element block is decoded as a whole, 16 rows at a time.
+template <>
+void Expand<DecodeQ6K>(const PanelArgs& a, int64_t row, int64_t begin, int64_t end,
+                       std::byte* panel) {
+  auto* out = reinterpret_cast<float*>(panel);
+  for (int64_t v = 0; v < kColumns; ++v) {
+    for (int64_t c = begin; c < end; c += DecodeQ6K::kElements) {
+      F32 pairs[kLanes][DecodeQ6K::kElements / 32];
+      for (int64_t r = 0; r < kLanes; ++r) {
+        const int64_t at = row + v * kLanes + r;
+        F32 values[DecodeQ6K::kElements / kLanes];
+        DecodeQ6K::Run(a.w + (at < a.rows ? at : a.rows - 1) * a.row_bytes +
+                           c / DecodeQ6K::kElements * DecodeQ6K::kBytes,
+                       values);
+        for (int64_t k = 0; k < DecodeQ6K::kElements / 32; ++k) {
+          pairs[r][k] =
+              reinterpret_cast<F32>(_mm512_cvtne2ps_pbh(reinterpret_cast<__m512>(values[2 * k + 1]),
+                                                        reinterpret_cast<__m512>(values[2 * k])));
+        }
+      }
+      for (int64_t k = 0; k < DecodeQ6K::kElements / 32; ++k) {
+        F32 block[kLanes];
+        for (int64_t r = 0; r < kLanes; ++r) block[r] = pairs[r][k];
+        Transpose(block);
+        float* to = out + ((c - begin) / 2 + k * kLanes) * kPanelRows + v * kLanes;
+        for (int64_t p = 0; p < kLanes; ++p) Store(to + p * kPanelRows, block[p]);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tenon::TN_ISA
