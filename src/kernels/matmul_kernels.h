@@ -34,7 +34,8 @@ struct MatmulKernelArgs {
 using MatmulFunction = void(const MatmulKernelArgs& args, int64_t row_begin, int64_t row_end,
                             float* scratch);
 inline constexpr int64_t kMatmulTileRows = 4;
-constexpr int64_t MatmulScratchFloats(int64_t cols) { return kMatmulTileRows * cols; }
+inline constexpr int64_t kMatmulScratchRows = 16;
+constexpr int64_t MatmulScratchFloats(int64_t cols) { return kMatmulScratchRows * cols; }
 
 // --- narrow activations
 

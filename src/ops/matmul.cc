@@ -49,7 +49,10 @@ int64_t MatmulGrain(int64_t rows, int64_t cols, int64_t num_tokens) {
   constexpr int64_t kMacsPerClaim = 65536;
   constexpr int64_t kClaims = 16;
   const int64_t by_work = kMacsPerClaim / std::max<int64_t>(1, cols * num_tokens);
-  return std::clamp<int64_t>(by_work, 1, std::max<int64_t>(1, rows / kClaims));
+  const int64_t fair = std::max<int64_t>(1, rows / kClaims);
+  // Kernels work on whole groups of rows.
+  return RoundUp(std::clamp<int64_t>(by_work, std::min(kMatmulScratchRows, fair), fair),
+                 kMatmulTileRows);
 }
 
 // One record for segments of one dtype; y is their slice of the result.

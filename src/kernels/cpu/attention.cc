@@ -28,6 +28,7 @@ struct Query {
   KeyRange seen;  // within the tile, from its first key
   const float* q = nullptr;
   float* state = nullptr;
+  float* scores = nullptr;  // [kTile], while a tile is added
 };
 
 TN_INLINE F32 LoadStored(DType dtype, const std::byte* p) {
@@ -137,40 +138,58 @@ TN_INLINE void Score(const AttendArgs& a, const Tile& tile, const Query& query, 
   }
 }
 
-// Scores -> probabilities relative to the new maximum. Returns the factor for the old sums; the
-// state's maximum and total are brought up to date. Nothing visible so far: all stay as they are.
-TN_INLINE float Weigh(const Query& query, int64_t v_width, float* scores) {
+// The maximum of the scores and of the state; a NaN that nothing else outweighs is left in the
+// state's total, for the comparison passes over it.
+TN_INLINE float NewMaximum(const Query& query, int64_t v_width) {
   F32 top = All(kNone);
+  for (int h = 0; h < kHalves; ++h) top = Max(Load(query.scores + h * kLanes), top);
+  const float of_tile = Highest(top);
+  const float before = query.state[v_width];
+  const float highest = of_tile > before ? of_tile : before;
+  if (highest != kNone) return highest;
   F32 unordered = {};
   for (int h = 0; h < kHalves; ++h) {
-    const F32 v = Load(scores + h * kLanes);
-    top = Max(v, top);
+    const F32 v = Load(query.scores + h * kLanes);
     unordered += v != v ? All(1.0f) : F32{};
   }
-  float* maximum = query.state + v_width;
-  float* total = maximum + 1;
-  const float of_tile = Highest(top);
-  const float highest = of_tile > *maximum ? of_tile : *maximum;
-  if (highest == kNone) {  // no weight so far, unless a NaN hides behind the comparison
-    if (Sum(unordered) > 0) *total = __builtin_nanf("");
-    for (int h = 0; h < kHalves; ++h) Store(scores + h * kLanes, F32{});
-    return 1.0f;
-  }
-  F32 sum = {};
-  for (int h = 0; h < kHalves; ++h) {
-    const F32 p = Exp(Load(scores + h * kLanes) - highest);
-    Store(scores + h * kLanes, p);
-    sum += p;
-  }
-  const float keep = Exp(All(*maximum - highest))[0];
-  *maximum = highest;
-  *total = *total * keep + Sum(sum);
-  return keep;
+  if (Sum(unordered) > 0) query.state[v_width + 1] = __builtin_nanf("");
+  return highest;
 }
 
-// state = state * keep + p . v for N vectors of columns from `column`; `rest`: of the last, masked.
+// Scores -> probabilities relative to the new maximum, and the factors for the old sums; the
+// states' maxima and totals are brought up to date. Nothing visible so far: they stay as they are.
+template <int Q>
+TN_INLINE void Weigh(const Query* queries, int64_t v_width, float* keep) {
+  float highest[Q];
+  alignas(64) float lowered[kLanes] = {};  // the old maximum less the new one
+  for (int i = 0; i < Q; ++i) {
+    highest[i] = NewMaximum(queries[i], v_width);
+    if (highest[i] != kNone) lowered[i] = queries[i].state[v_width] - highest[i];
+  }
+  alignas(64) float factors[kLanes];
+  Store(factors, Exp(Load(lowered)));
+  for (int i = 0; i < Q; ++i) {
+    keep[i] = factors[i];
+    float* scores = queries[i].scores;
+    if (highest[i] == kNone) {
+      for (int h = 0; h < kHalves; ++h) Store(scores + h * kLanes, F32{});
+      continue;
+    }
+    F32 sum = {};
+    for (int h = 0; h < kHalves; ++h) {
+      const F32 p = Exp(Load(scores + h * kLanes) - highest[i]);
+      Store(scores + h * kLanes, p);
+      sum += p;
+    }
+    float* maximum = queries[i].state + v_width;
+    maximum[0] = highest[i];
+    maximum[1] = maximum[1] * keep[i] + Sum(sum);
+  }
+}
+
+// state = state * keep + p . v over the keys of `range`, for N vectors of columns from `column`.
 template <int Q, int N>
-TN_INLINE void AddValues(const Tile& tile, const Query* queries, const float* keep,
+TN_INLINE void AddValues(const Tile& tile, const Query* queries, const float* keep, KeyRange range,
                          int64_t column) {
   F32 sums[Q][N];
   for (int i = 0; i < Q; ++i) {
@@ -178,11 +197,11 @@ TN_INLINE void AddValues(const Tile& tile, const Query* queries, const float* ke
       sums[i][n] = Load(queries[i].state + column + n * kLanes) * keep[i];
     }
   }
-  for (int64_t t = queries[0].seen.begin; t < queries[0].seen.end; ++t) {
+  for (int64_t t = range.begin; t < range.end; ++t) {
     F32 v[N];
     for (int n = 0; n < N; ++n) v[n] = Load(tile.v[t] + column + n * kLanes);
     for (int i = 0; i < Q; ++i) {
-      const F32 p = All(tile.scores[i * kTile + t]);
+      const F32 p = All(queries[i].scores[t]);
       for (int n = 0; n < N; ++n) sums[i][n] = Fma(p, v[n], sums[i][n]);
     }
   }
@@ -191,35 +210,73 @@ TN_INLINE void AddValues(const Tile& tile, const Query* queries, const float* ke
   }
 }
 
-void AddLastValues(const Tile& tile, const Query& query, const float* scores, float keep,
-                   int64_t column, int64_t rest) {
+// All columns of whole vectors.
+template <int Q>
+TN_INLINE void AddColumns(const AttendArgs& a, const Tile& tile, const Query* queries,
+                          const float* keep, KeyRange range) {
+  constexpr int kColumns = 4;
+  int64_t column = 0;
+  for (; column + kColumns * kLanes <= a.v_width; column += kColumns * kLanes) {
+    AddValues<Q, kColumns>(tile, queries, keep, range, column);
+  }
+  for (; column + kLanes <= a.v_width; column += kLanes) {
+    AddValues<Q, 1>(tile, queries, keep, range, column);
+  }
+}
+
+void AddLastColumns(const AttendArgs& a, const Tile& tile, const Query& query, float keep) {
+  const int64_t rest = a.v_width % kLanes;
+  const int64_t column = a.v_width - rest;
   F32 sum = LoadFirst(query.state + column, rest) * keep;
   for (int64_t t = query.seen.begin; t < query.seen.end; ++t) {
-    sum = Fma(All(scores[t]), LoadFirst(tile.v[t] + column, rest), sum);
+    sum = Fma(All(query.scores[t]), LoadFirst(tile.v[t] + column, rest), sum);
   }
   StoreFirst(query.state + column, sum, rest);
 }
 
-// Queries that see the same keys of the tile.
+// Keys that all queries see.
 template <int Q>
-TN_INLINE void AddTile(const AttendArgs& a, const Tile& tile, const Query* queries) {
-  constexpr int kColumns = 4;
+TN_INLINE KeyRange SeenByAll(const Query* queries) {
+  KeyRange all = queries[0].seen;
+  for (int i = 1; i < Q; ++i) {
+    const KeyRange& seen = queries[i].seen;
+    all.begin = seen.begin > all.begin ? seen.begin : all.begin;
+    all.end = seen.end < all.end ? seen.end : all.end;
+  }
+  if (all.end < all.begin) all.end = all.begin;
+  return all;
+}
+
+// Each query adds its keys in their order, whatever the others see: those before what all see, that
+// together, those after it.
+template <int Q>
+TN_INLINE void AddTile(const AttendArgs& a, const Tile& tile, Query* queries) {
   float keep[Q];
+  for (int i = 0; i < Q; ++i) queries[i].scores = tile.scores + i * kTile;
   Dots<Q>(a, tile, queries);
   for (int i = 0; i < Q; ++i) {
-    float* scores = tile.scores + i * kTile;
-    Score(a, tile, queries[i], scores);
-    keep[i] = Weigh(queries[i], a.v_width, scores);
+    Score(a, tile, queries[i], queries[i].scores);
   }
-  int64_t column = 0;
-  for (; column + kColumns * kLanes <= a.v_width; column += kColumns * kLanes) {
-    AddValues<Q, kColumns>(tile, queries, keep, column);
+  Weigh<Q>(queries, a.v_width, keep);
+  for (int i = 0; i < Q && a.v_width % kLanes != 0; ++i) {
+    AddLastColumns(a, tile, queries[i], keep[i]);
   }
-  for (; column + kLanes <= a.v_width; column += kLanes) {
-    AddValues<Q, 1>(tile, queries, keep, column);
+  const KeyRange common = SeenByAll<Q>(queries);
+  for (int i = 0; i < Q; ++i) {
+    const KeyRange& seen = queries[i].seen;
+    if (seen.begin >= common.begin) continue;
+    AddColumns<1>(a, tile, queries + i, keep + i,
+                  {seen.begin, common.begin < seen.end ? common.begin : seen.end});
+    keep[i] = 1.0f;
   }
-  for (int i = 0; i < Q && column < a.v_width; ++i) {
-    AddLastValues(tile, queries[i], tile.scores + i * kTile, keep[i], column, a.v_width - column);
+  AddColumns<Q>(a, tile, queries, keep, common);
+  constexpr float kOnce = 1.0f;
+  for (int i = 0; i < Q; ++i) {
+    const KeyRange& seen = queries[i].seen;
+    const int64_t begin = common.end > seen.begin ? common.end : seen.begin;
+    if (begin < seen.end && begin >= common.begin) {
+      AddColumns<1>(a, tile, queries + i, &kOnce, {begin, seen.end});
+    }
   }
 }
 
@@ -269,9 +326,7 @@ void AttendTile(const AttendArgs& a, const AttendState& target, const Tile& tile
   for (int64_t i = 0; i < count; ++i) {
     const Query query = QueryOf(a, target, tile, i);
     if (query.seen.begin >= query.seen.end) continue;
-    const bool alike = waiting == 0 || (queries[0].seen.begin == query.seen.begin &&
-                                        queries[0].seen.end == query.seen.end);
-    if (!alike || waiting == kQueries) flush();
+    if (waiting == kQueries) flush();
     queries[waiting++] = query;
   }
   flush();

@@ -55,18 +55,37 @@ TN_INLINE void Tokens(const float* w, const MatmulKernelArgs& a, int64_t token, 
   }
 }
 
+// Rows [row, row + rows) times all tokens; a group of kRows that is not full repeats its last row.
+// Tokens outside, so that a few of them stay in L1 while all decoded rows pass.
+TN_INLINE void Multiply(const MatmulKernelArgs& a, const float* decoded, int64_t row,
+                        int64_t rows) {
+  const auto groups = [&](auto multiply) __attribute__((always_inline)) {
+    for (int64_t g = 0; g < rows; g += kRows) {
+      multiply(decoded + g * a.cols, row + g, rows - g < kRows ? rows - g : int64_t{kRows});
+    }
+  };
+  int64_t t = 0;
+  for (; t + kTokens <= a.num_tokens; t += kTokens) {
+    groups([&](const float* w, int64_t first, int64_t n)
+               __attribute__((always_inline)) { Tokens<kTokens>(w, a, t, first, n); });
+  }
+  for (; t < a.num_tokens; ++t) {
+    groups([&](const float* w, int64_t first, int64_t n)
+               __attribute__((always_inline)) { Tokens<1>(w, a, t, first, n); });
+  }
+}
+
 template <typename Decode>
 void Matmul(const MatmulKernelArgs& a, int64_t row_begin, int64_t row_end, float* scratch) {
-  for (int64_t row = row_begin; row < row_end; row += kRows) {
-    const int64_t rows = row_end - row < kRows ? row_end - row : kRows;
-    for (int64_t r = 0; r < kRows; ++r) {
-      // A group that is not full repeats its last row.
+  for (int64_t row = row_begin; row < row_end; row += kMatmulScratchRows) {
+    const int64_t rest = row_end - row;
+    const int64_t rows = rest < kMatmulScratchRows ? rest : kMatmulScratchRows;
+    const int64_t filled = (rows + kRows - 1) / kRows * kRows;
+    for (int64_t r = 0; r < filled; ++r) {
       const int64_t source = row + (r < rows ? r : rows - 1);
       DecodeRow<Decode>(a.w + source * a.row_bytes, a.cols, scratch + r * a.cols);
     }
-    int64_t t = 0;
-    for (; t + kTokens <= a.num_tokens; t += kTokens) Tokens<kTokens>(scratch, a, t, row, rows);
-    for (; t < a.num_tokens; ++t) Tokens<1>(scratch, a, t, row, rows);
+    Multiply(a, scratch, row, rows);
   }
 }
 

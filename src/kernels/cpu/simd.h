@@ -59,22 +59,33 @@ TN_INLINE F32 Fma(F32 a, F32 b, F32 c) { return a * b + c; }
 TN_INLINE F32 Max(F32 a, F32 b) { return a > b ? a : b; }
 TN_INLINE F32 Select(I32 mask, F32 a, F32 b) { return mask ? a : b; }
 
-TN_INLINE float Sum(F32 v) {
-  float t[kLanes];
-  Store(t, v);
-  for (int step = kLanes / 2; step > 0; step /= 2) {
-    for (int i = 0; i < step; ++i) t[i] += t[i + step];
+// The upper half of the lanes that count, over the lower: halves, quarters, pairs.
+template <int kStep>
+TN_INLINE F32 Lowered(F32 v) {
+  if constexpr (kStep == 8) {
+    return __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+  } else if constexpr (kStep == 4) {
+    return __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3);
+  } else if constexpr (kStep == 2) {
+    return __builtin_shufflevector(v, v, 2, 3, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1);
+  } else {
+    return __builtin_shufflevector(v, v, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
   }
-  return t[0];
+}
+TN_INLINE float Sum(F32 v) {
+  v += Lowered<8>(v);
+  v += Lowered<4>(v);
+  v += Lowered<2>(v);
+  v += Lowered<1>(v);
+  return v[0];
 }
 // NaN lanes may be passed over.
 TN_INLINE float Highest(F32 v) {
-  float t[kLanes];
-  Store(t, v);
-  for (int step = kLanes / 2; step > 0; step /= 2) {
-    for (int i = 0; i < step; ++i) t[i] = t[i] > t[i + step] ? t[i] : t[i + step];
-  }
-  return t[0];
+  v = Max(v, Lowered<8>(v));
+  v = Max(v, Lowered<4>(v));
+  v = Max(v, Lowered<2>(v));
+  v = Max(v, Lowered<1>(v));
+  return v[0];
 }
 
 // e^x to about 1 ulp: reduction by multiples of ln 2 in two parts, then a polynomial of degree 6
