@@ -100,9 +100,9 @@ TEST(Matmul, RecordsNameTheirKernel) {
   const auto records = run.tape().records();
   ASSERT_EQ(records.size(), 3u);  // the input's too
   EXPECT_STREQ(records[1].op, "matmul");
-  const std::string isa(NameOf(test::TestIsa()));
-  EXPECT_EQ(records[1].kernel, isa + "/matmul_q4_1");
-  EXPECT_EQ(records[2].kernel, isa + "/matmul_q6_k");
+  // Of the table's own instruction set, or of one that it builds on.
+  EXPECT_TRUE(std::string_view(records[1].kernel).ends_with("/matmul_q4_1")) << records[1].kernel;
+  EXPECT_TRUE(std::string_view(records[2].kernel).ends_with("/matmul_q6_k")) << records[2].kernel;
   EXPECT_EQ(run.tape().meetings(), 1);
 }
 

@@ -5,6 +5,8 @@
 #include "tenon/kernels/cpu/decode.h"
 #include "tenon/kernels/cpu/transpose.h"
 
+#if defined(__AVX512BF16__)
+
 namespace tenon::TN_ISA {
 namespace {
 
@@ -100,3 +102,5 @@ void Expand<DecodeQ6K>(const PanelArgs& a, int64_t row, int64_t begin, int64_t e
 
 }  // namespace
 }  // namespace tenon::TN_ISA
+
+#endif
