@@ -33,6 +33,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::Load(std::unique_ptr<PlannedMo
   TN_ASSIGN_OR_RETURN(runner->arena_, Buffer::Allocate(p.memory.arena, "activations"));
   TN_ASSIGN_OR_RETURN(runner->scratch_, Buffer::Allocate(p.memory.scratch, "scratch"));
   runner->arena_generation_ = 1;
+  runner->history_.reserve(static_cast<size_t>(p.max_seq_len));
   TN_RETURN_IF_ERROR(runner->Reset());
   return runner;
 }

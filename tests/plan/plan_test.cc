@@ -103,6 +103,19 @@ TEST(PlanOptions, ComputeFollowsTheInstructionSet) {
   EXPECT_EQ((*best)->context->options.compute.value, Compute::kBf16);
 }
 
+// DESIGN section 6. A dense layer's own: after qkv, attention, the output projection, gate and up,
+// down.
+TEST(Plan, ADenseDecodeLayerMeetsAtMostFiveTimes) {
+  for (const char* compute : {"fp32", "auto"}) {
+    const auto plan = PlanGolden("llama", {.compute = compute, .threads = 2});
+    ASSERT_TRUE(plan.ok()) << plan.message();
+    const StepSummary& decode = (*plan)->steps.back();
+    ASSERT_EQ(decode.name, "decode");
+    const auto layers = static_cast<int>((*plan)->context->attention_layers.size());
+    EXPECT_LE(decode.meetings, 5 * layers + 1) << compute;
+  }
+}
+
 TEST(PlanOptions, ThreadsAndChunks) {
   const auto plan = PlanGolden("llama", {.prefill_chunk = 32, .threads = 3});
   ASSERT_TRUE(plan.ok()) << plan.message();

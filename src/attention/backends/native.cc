@@ -158,9 +158,21 @@ const NativePlan& PlanOf(const AttendRecord& a) {
   return static_cast<const NativePlan&>(*a.plan);
 }
 
+// The piece with a request's last key stores it first: no other piece reads it.
+void AppendLastRow(const AttendRecord& a, const RunContext& context, const NativePlan::Piece& piece,
+                   int64_t kv_head) {
+  const StepRequest& r = a.layer.layout->requests[static_cast<size_t>(piece.request)];
+  TN_CHECK(r.end - r.begin == 1, "rows are appended while attending one at a time");
+  if (piece.slot >= 0 && piece.key_end < KeysOf(a, r)) return;
+  StoreNewRow(a.layer, piece.row, kv_head,
+              {a.k.For<float>(context.thread) + piece.row * a.k_row + kv_head * a.k_head,
+               a.v.For<float>(context.thread) + piece.row * a.v_row + kv_head * a.v_head});
+}
+
 void AttendPiece(const AttendRecord& a, const RunContext& context, const ScoreRules& rules,
                  const NativePlan::Piece& piece, int64_t kv_head) {
   const LayerFacts& facts = *a.layer.facts;
+  if (a.appends) AppendLastRow(a, context, piece, kv_head);
   const int64_t block_rows = BlockRows(facts.heads());
   for (int64_t done = 0; done < piece.rows; done += block_rows) {
     const RowBlock block{piece.request, piece.row + done, std::min(block_rows, piece.rows - done)};
@@ -217,6 +229,54 @@ void RunJoins(const AttendRecord& a, const RunContext& context, int64_t begin, i
   }
 }
 
+// A step of one row: each thread joins its parts, or takes the row as it is, into a copy of its
+// own, which saves a meeting before what reads it.
+struct OwnJoinRecord {
+  Operand direct, slots, out;
+  LayerArgs layer;
+  const StepPlan* plan = nullptr;
+};
+void RunOwnJoins(const OwnJoinRecord& a, const RunContext& context, int64_t /*begin*/,
+                 int64_t /*end*/) {
+  const LayerFacts& facts = *a.layer.facts;
+  const HeadGeometry& h = facts.heads();
+  const auto joins = static_cast<const NativePlan&>(*a.plan).joins();
+  float* out = a.out.For<float>(context.thread);
+  if (joins.empty()) {
+    std::copy_n(a.direct.For<float>(context.thread), h.heads * h.v_width, out);
+    return;
+  }
+  const NativePlan::Join& join = joins[0];
+  const float* sinks = facts.Rules().sinks;
+  const int64_t width = StateFloats(h.v_width);
+  float* sum = reinterpret_cast<float*>(context.scratch);  // [v_width + 2]
+  for (int64_t head = 0; head < h.heads; ++head) {
+    const float* parts = a.slots.For<float>(context.thread) + (join.slot * h.heads + head) * width;
+    std::copy_n(parts, width, sum);
+    for (int64_t part = 1; part < join.parts; ++part) {
+      facts.kernels().fold(sum, parts + part * h.heads * width, h.v_width);
+    }
+    facts.kernels().finish(sum, sinks == nullptr ? nullptr : sinks + head, h.v_width,
+                           out + head * h.v_width, nullptr);
+  }
+}
+
+Value RecordOwnJoins(Tape& tape, const LayerArgs& layer, const StepPlan* plan, const Value& direct,
+                     const Value& slots) {
+  const int64_t v_width = layer.facts->heads().v_width;
+  const Value out = tape.NewPrivateValue(DType::kF32, direct.shape());
+  RecordBuilder<OwnJoinRecord> record(tape, "attention", "reference/attention_join");
+  record.args().layer = layer;
+  record.args().plan = plan;
+  record.Read(&OwnJoinRecord::direct, direct).Read(&OwnJoinRecord::slots, slots);
+  record.Write(&OwnJoinRecord::out, out);
+  record.Commit<RunOwnJoins>(
+      {.everyone = true,
+       .scratch_bytes = RoundUp(StateFloats(v_width) * static_cast<int64_t>(sizeof(float)),
+                                Buffer::kAlignment)});
+  return out;
+}
+
 // The phases of one step; all of them when nothing is known yet (an empty layout of the plan).
 struct Phases {
   bool prefill = true;
@@ -229,6 +289,11 @@ Phases PhasesOf(const StepLayout& layout) {
   for (const StepRequest& r : layout.requests)
     (IsPrefill(r) ? phases.prefill : phases.decode) = true;
   return phases;
+}
+
+// A decode step of one row, known to be one.
+bool IsOneRow(const StepLayout& layout) {
+  return layout.num_tokens == 1 && layout.requests.size() == 1 && !IsPrefill(layout.requests[0]);
 }
 
 // Which record of a step this is.
@@ -252,12 +317,11 @@ void RecordBlocks(Tape& tape, const AttendInput& input, const LayerArgs& layer, 
 
 // Attends the cache: [num_tokens, heads, v_width]. Decode takes two records, the pieces of the plan
 // and the joining of what it split, with the prefill's rows between them.
-Value RecordPaged(Tape& tape, const Value& q, const LayerArgs& layer, const StepPlan* plan,
-                  const char* op) {
+Value RecordPaged(Tape& tape, const AttendInput& input, const LayerArgs& layer,
+                  const StepPlan* plan, const char* op) {
   const HeadGeometry& h = layer.facts->heads();
-  const AttendInput input{.q = q, .k = {}, .v = {}, .k2 = {}};
   const Phases phases = PhasesOf(*layer.layout);
-  const MlaLayer::Partial target = NewPartial(tape, *layer.facts, q.dim(0), false);
+  const MlaLayer::Partial target = NewPartial(tape, *layer.facts, input.q.dim(0), false);
   Value slots;
   const auto decode = [&](const char* kernel) {
     RecordBuilder<AttendRecord> record(tape, op, kernel);
@@ -274,6 +338,7 @@ Value RecordPaged(Tape& tape, const Value& q, const LayerArgs& layer, const Step
     decode(kDecodeName)
         .Commit<RunPieces>({.items = kDecodeShares, .scratch_bytes = ScratchBytes(h)});
   }
+  if (IsOneRow(*layer.layout)) return RecordOwnJoins(tape, layer, plan, target.out, slots);
   if (phases.prefill) RecordBlocks(tape, input, layer, {op, !phases.decode}, target);
   if (phases.decode) decode("reference/attention_join").Commit<RunJoins>({.items = kDecodeShares});
   return target.out;
@@ -293,9 +358,17 @@ class NativeLayer final : public AttentionLayer {
       RecordBlocks(tape, input, layer, {"attention"}, target);
       return target.out.MergeLast();
     }
-    if (!qkv.k.empty()) RecordAppend(tape, layer, qkv.k, qkv.v);
+    AttendInput input{.q = qkv.q, .k = {}, .v = {}, .k2 = {}};
+    // One new row is stored by the piece of work that reads it, which saves a meeting.
+    const bool appends = !qkv.k.empty() && !qkv.q.empty() && IsOneRow(*call.layout);
+    if (appends) {
+      input.k = qkv.k;
+      input.v = qkv.v;
+    } else if (!qkv.k.empty()) {
+      RecordAppend(tape, layer, qkv.k, qkv.v);
+    }
     if (qkv.q.empty()) return {};
-    return RecordPaged(tape, qkv.q, layer, call.plan, "attention").MergeLast();
+    return RecordPaged(tape, input, layer, call.plan, "attention").MergeLast();
   }
 
  private:
@@ -322,7 +395,8 @@ class NativeMla final : public MlaLayer {
     return target;
   }
   Value RunLatent(Tape& tape, const Value& q, const AttentionCall& call) const override {
-    return RecordPaged(tape, q, {&latent_, call.layout, call.cache}, call.plan, "mla_latent");
+    const AttendInput input{.q = q, .k = {}, .v = {}, .k2 = {}};
+    return RecordPaged(tape, input, {&latent_, call.layout, call.cache}, call.plan, "mla_latent");
   }
   Partial Merge(Tape& tape, const Partial& a, const Partial& b) const override {
     return RecordMerge(tape, latent_.kernels(), a, b);

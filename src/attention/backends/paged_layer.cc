@@ -65,22 +65,13 @@ struct AppendArgs {
 };
 
 void RunAppend(const AppendArgs& a, const RunContext& context, int64_t begin, int64_t end) {
-  const LayerFacts& facts = *a.layer.facts;
-  const HeadGeometry& h = facts.heads();
-  const PageStrides s = StridesOf(facts, a.layer.cache->page_tokens);
-  const DType dtype = facts.spec().kv_dtype;
-  const auto store = facts.kernels().store;
+  const int64_t kv_heads = a.layer.facts->heads().kv_heads;
   for (int64_t t = begin; t < end; ++t) {
-    const int32_t request = RequestOfRow(*a.layer.layout, t);
-    if (request < 0) return;
-    const Place place = PlaceOf(a.layer, request, t);
-    std::byte* k_to = place.page + place.slot * s.k_slot;
-    std::byte* v_to = place.page + s.v_offset + place.slot * s.v_slot;
+    if (RequestOfRow(*a.layer.layout, t) < 0) return;
     const float* k = a.k.For<float>(context.thread) + t * a.k_row;
     const float* v = a.v.For<float>(context.thread) + t * a.v_row;
-    for (int64_t head = 0; head < h.kv_heads; ++head) {
-      store(dtype, k + head * a.k_head, k_to + head * s.k_head, h.k_width);
-      store(dtype, v + head * a.v_head, v_to + head * s.v_head, h.v_width);
+    for (int64_t head = 0; head < kv_heads; ++head) {
+      StoreNewRow(a.layer, t, head, {k + head * a.k_head, v + head * a.v_head});
     }
   }
 }
@@ -228,6 +219,18 @@ int32_t RequestOfRow(const StepLayout& layout, int64_t row) {
   return -1;
 }
 
+void StoreNewRow(const LayerArgs& layer, int64_t t, int64_t kv_head, const NewRow& row) {
+  const LayerFacts& facts = *layer.facts;
+  const PageStrides s = StridesOf(facts, layer.cache->page_tokens);
+  const Place place = PlaceOf(layer, RequestOfRow(*layer.layout, t), t);
+  const DType dtype = facts.spec().kv_dtype;
+  facts.kernels().store(dtype, row.k, place.page + place.slot * s.k_slot + kv_head * s.k_head,
+                        facts.heads().k_width);
+  facts.kernels().store(dtype, row.v,
+                        place.page + s.v_offset + place.slot * s.v_slot + kv_head * s.v_head,
+                        facts.heads().v_width);
+}
+
 void RecordAppend(Tape& tape, const LayerArgs& layer, const Value& k, const Value& v) {
   const HeadGeometry& h = layer.facts->heads();
   TN_CHECK(k.shape() == Shape({k.dim(0), h.kv_heads, h.k_width}) &&
@@ -301,7 +304,10 @@ void FillAttend(const AttendInput& input, const LayerArgs& layer,
   a.q_row = FloatStride(input.q, 0);
   a.q_head = FloatStride(input.q, 1);
   record.Read(&AttendRecord::q, input.q);
-  if (input.source == KeySource::kPaged) {
+  a.appends = input.source == KeySource::kPaged && !input.k.empty();
+  if (a.appends) {
+    record.WriteResource(layer.cache);
+  } else if (input.source == KeySource::kPaged) {
     record.ReadResource(layer.cache);
     return;
   }

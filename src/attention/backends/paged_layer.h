@@ -62,6 +62,12 @@ int64_t CoveredRows(const StepLayout& layout);
 // Records the writing of k and v (each [num_tokens, kv_heads, their head_dim]) into the cache: as
 // the last rows before kv_len, for a cross layer before cross_len.
 void RecordAppend(Tape& tape, const LayerArgs& layer, const Value& k, const Value& v);
+// Writes row t of the step's k and v, one kv head of them, into its place in the cache.
+struct NewRow {
+  const float* k = nullptr;  // [k_width]
+  const float* v = nullptr;  // [v_width]
+};
+void StoreNewRow(const LayerArgs& layer, int64_t t, int64_t kv_head, const NewRow& row);
 // The same for MLA latents [num_tokens, r + p].
 void RecordAppendLatent(Tape& tape, const LayerArgs& layer, const Value& latent);
 // MlaLayer::Gather and Merge.
@@ -77,7 +83,7 @@ enum class KeySource : int32_t {
 
 // Arguments of a record that attends.
 struct AttendRecord {
-  Operand q, k, v, k2;  // k, v, k2: not for kPaged
+  Operand q, k, v, k2;  // k2: not for kPaged; k, v there: rows to append first (`appends`)
   Operand out, stats;   // stats may be absent
   Operand slots;        // partial sums of NATIVE's decode
   LayerArgs layer;
@@ -88,11 +94,13 @@ struct AttendRecord {
   int64_t k2_width = 0;
   int64_t chunk_begin = 0, chunk_rows = 0;  // kGathered
   KeySource source = KeySource::kPaged;
+  bool appends = false;    // kPaged: the record stores the step's new rows before it attends them
   bool whole_step = true;  // false: another record of the step attends the requests of other phases
   int64_t shares = 1;      // into which the step's work is cut, whatever it holds
 };
 
-// Queries and keys of one call. k, v, k2 as in AttendRecord.
+// Queries and keys of one call. k, v, k2 as in AttendRecord: for kPaged, k and v (or neither) are
+// appended.
 struct AttendInput {
   Value q;
   Value k;

@@ -1,0 +1,64 @@
+// A steady decode step allocates nothing. Counts every operator new of this binary.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <numeric>
+
+#include "plan/wish.h"
+#include "tenon/engine/model_runner.h"
+
+namespace {
+std::atomic<int64_t> g_allocations{0};
+}
+
+// Sanitizers bring their own; there the test only runs.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
+    !(defined(__has_feature) &&                                        \
+      (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer)))
+#define TN_COUNTS_ALLOCATIONS 1
+void* operator new(size_t bytes) {
+  g_allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+#endif
+
+namespace tenon {
+namespace {
+
+class AllocationsTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(AllocationsTest, ASteadyDecodeStepHasNone) {
+  for (const char* backend : {"NATIVE", "VANILLA"}) {
+    auto plan = test::PlanGolden(GetParam(), {.backend = backend, .threads = 2});
+    ASSERT_TRUE(plan.ok()) << plan.message();
+    auto runner = ModelRunner::Load(*std::move(plan));
+    ASSERT_TRUE(runner.ok()) << runner.message();
+    const std::vector<int32_t> prompt = {1, 2, 3, 4, 5};
+    ASSERT_TRUE((*runner)->Extend(prompt, WantLogits::kLast).ok());
+    const int32_t id = 7;
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE((*runner)->Extend({&id, 1}, WantLogits::kLast).ok());
+    const int64_t before = g_allocations.load();
+#ifdef TN_COUNTS_ALLOCATIONS
+    ASSERT_GT(before, 0) << "the counting itself";
+#endif
+    for (int i = 0; i < 60; ++i) {
+      const Status status = (*runner)->Extend({&id, 1}, WantLogits::kLast);
+      if (!status.ok()) FAIL() << status.message();
+    }
+    EXPECT_EQ(g_allocations.load() - before, 0) << backend;
+  }
+#ifndef TN_COUNTS_ALLOCATIONS
+  GTEST_SKIP() << "not counted under sanitizers";
+#endif
+}
+
+INSTANTIATE_TEST_SUITE_P(Goldens, AllocationsTest,
+                         testing::Values("llama", "mixtral", "deepseek_v2", "mamba2", "lfm2"));
+
+}  // namespace
+}  // namespace tenon
