@@ -4,6 +4,7 @@
 
 #include "tenon/numeric/blocks/q4_0.h"
 #include "tenon/numeric/blocks/q4_1.h"
+#include "tenon/numeric/blocks/q4_k.h"
 #include "tenon/numeric/blocks/q6_k.h"
 #include "tenon/numeric/blocks/q8_0.h"
 #include "tenon/numeric/codecs.h"
@@ -56,6 +57,8 @@ DecodeRowFn DecoderOf(DType dtype) {
       return DecodeBlocks<BlockQ4_1>;
     case DType::kQ8_0:
       return DecodeBlocks<BlockQ8_0>;
+    case DType::kQ4_K:
+      return DecodeBlocks<BlockQ4K>;
     case DType::kQ6_K:
       return DecodeBlocks<BlockQ6K>;
     case DType::kI64:

@@ -6,6 +6,7 @@
 #include "tenon/base/text.h"
 #include "tenon/numeric/blocks/q4_0.h"
 #include "tenon/numeric/blocks/q4_1.h"
+#include "tenon/numeric/blocks/q4_k.h"
 #include "tenon/numeric/blocks/q6_k.h"
 #include "tenon/numeric/blocks/q8_0.h"
 
@@ -29,6 +30,7 @@ constexpr DTypeInfo kInfos[] = {
     {DType::kU8, "u8", 1, 1, false},           {DType::kBool, "bool", 1, 1, false},
     BlockRow<BlockQ4_0>(DType::kQ4_0, "q4_0"), BlockRow<BlockQ4_1>(DType::kQ4_1, "q4_1"),
     BlockRow<BlockQ8_0>(DType::kQ8_0, "q8_0"), BlockRow<BlockQ6K>(DType::kQ6_K, "q6_k"),
+    BlockRow<BlockQ4K>(DType::kQ4_K, "q4_k"),
 };
 
 constexpr bool InEnumOrder() {

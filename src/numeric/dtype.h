@@ -32,6 +32,7 @@ enum class DType : uint8_t {
   kQ4_1,
   kQ8_0,
   kQ6_K,
+  kQ4_K,
 };
 
 struct DTypeInfo {

@@ -139,8 +139,9 @@ TEST(Writers, GgufRoundTrip) {
     }
     std::vector<RandomTensor> tensors;
     for (const std::string& name : RandomNames()) {
-      const DType dtype = *rc::gen::element(DType::kF32, DType::kF16, DType::kBF16, DType::kI8,
-                                            DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kQ6_K);
+      const DType dtype =
+          *rc::gen::element(DType::kF32, DType::kF16, DType::kBF16, DType::kI8, DType::kQ4_0,
+                            DType::kQ4_1, DType::kQ8_0, DType::kQ6_K, DType::kQ4_K);
       tensors.push_back(
           MakeTensor(name, dtype, RandomShape(1, 4, 1, InfoOf(dtype).block_elements)));
     }

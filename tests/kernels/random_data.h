@@ -29,7 +29,7 @@ inline std::vector<float> Floats(int64_t n, uint32_t seed, float scale = 1.0f) {
 
 constexpr DType kFloatDTypes[] = {DType::kF64,    DType::kF32,    DType::kBF16,   DType::kF16,
                                   DType::kF8E4M3, DType::kF8E5M2, DType::kF8E8M0, DType::kQ4_0,
-                                  DType::kQ4_1,   DType::kQ8_0,   DType::kQ6_K};
+                                  DType::kQ4_1,   DType::kQ8_0,   DType::kQ6_K,   DType::kQ4_K};
 
 struct Weights {
   DType dtype = DType::kF32;
@@ -77,6 +77,9 @@ inline void PutRandom(DType dtype, std::mt19937& random, std::byte* at) {
       return PutHalf(at + 2, -value);
     case DType::kQ8_0:
       return PutHalf(at, value / 128);
+    case DType::kQ4_K:
+      PutHalf(at, value / 512);
+      return PutHalf(at + 2, value / 64);
     case DType::kQ6_K:
       return PutHalf(at + 208, value / 4096);
     default:

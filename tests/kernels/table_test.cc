@@ -40,7 +40,7 @@ TEST(KernelTable, ReferenceIsComplete) {
 }
 
 TEST(KernelTable, MatmulForExactlyTheFloatTypes) {
-  for (int i = 0; i <= static_cast<int>(DType::kQ6_K); ++i) {
+  for (int i = 0; i <= static_cast<int>(DType::kQ4_K); ++i) {
     const auto dtype = static_cast<DType>(i);
     const Kernel<MatmulFunction>& kernel = ReferenceKernels().matmul.For(dtype);
     EXPECT_EQ(kernel.run != nullptr, InfoOf(dtype).is_float) << NameOf(dtype);

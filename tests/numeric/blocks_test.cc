@@ -44,7 +44,7 @@ TEST_P(BlocksTest, DecodesBitForBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, BlocksTest,
-                         testing::Values("q4_0", "q4_1", "q8_0", "q6_k", "f16", "bf16"),
+                         testing::Values("q4_0", "q4_1", "q8_0", "q6_k", "q4_k", "f16", "bf16"),
                          [](const auto& format) { return std::string(format.param); });
 
 }  // namespace

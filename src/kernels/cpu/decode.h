@@ -5,6 +5,7 @@
 #include "tenon/kernels/cpu/simd.h"
 #include "tenon/numeric/blocks/q4_0.h"
 #include "tenon/numeric/blocks/q4_1.h"
+#include "tenon/numeric/blocks/q4_k.h"
 #include "tenon/numeric/blocks/q6_k.h"
 #include "tenon/numeric/blocks/q8_0.h"
 
@@ -65,6 +66,24 @@ struct DecodeQ6K {
       const Bytes16 q = ((part < 2 ? low & 15 : low >> 4)) | (((high >> (2 * part)) & 3) << 4);
       const auto scale = LoadAs<int8_t>(p + offsetof(BlockQ6K, scales) + i);
       out[i] = (ToFloats(q) - 32.0f) * (d * static_cast<float>(scale));
+    }
+  }
+};
+
+struct DecodeQ4K {
+  static constexpr int64_t kElements = 256, kBytes = sizeof(BlockQ4K), kOne = 0;
+  TN_INLINE static void Run(const std::byte* p, F32* out) {
+    const auto block = LoadAs<BlockQ4K>(p);
+    const float d = HalfToFloat(block.d);
+    const float dmin = HalfToFloat(block.dmin);
+    for (int group = 0; group < 8; ++group) {
+      const BlockQ4K::GroupScale s = block.ScaleOf(group);
+      const F32 scale = All(d * static_cast<float>(s.scale));
+      const F32 minimum = All(-dmin * static_cast<float>(s.minimum));
+      for (int half = 0; half < 2; ++half) {
+        const auto q = LoadAs<Bytes16>(block.qs + group / 2 * 32 + half * 16);
+        out[2 * group + half] = Fma(ToFloats(group % 2 == 0 ? q & 15 : q >> 4), scale, minimum);
+      }
     }
   }
 };

@@ -35,9 +35,38 @@ TN_INLINE F32 PairsOf<DecodeBf16>(const std::byte* row, int64_t begin) {
   return LoadAs<F32>(row + 2 * begin);  // they are pairs already
 }
 
-// Rows [row, row + 64) and columns [begin, end), begin a multiple of 32 -> panel.
+// Blocks of 256: decoded as a whole, 16 rows at a time.
 template <typename Decode>
-void Expand(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, std::byte* panel) {
+void ExpandLarge(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, std::byte* panel) {
+  auto* out = reinterpret_cast<float*>(panel);
+  for (int64_t v = 0; v < kColumns; ++v) {
+    for (int64_t c = begin; c < end; c += Decode::kElements) {
+      F32 pairs[kLanes][Decode::kElements / 32];
+      for (int64_t r = 0; r < kLanes; ++r) {
+        const int64_t at = row + v * kLanes + r;
+        F32 values[Decode::kElements / kLanes];
+        Decode::Run(a.w + (at < a.rows ? at : a.rows - 1) * a.row_bytes +
+                        c / Decode::kElements * Decode::kBytes,
+                    values);
+        for (int64_t k = 0; k < Decode::kElements / 32; ++k) {
+          pairs[r][k] =
+              reinterpret_cast<F32>(_mm512_cvtne2ps_pbh(reinterpret_cast<__m512>(values[2 * k + 1]),
+                                                        reinterpret_cast<__m512>(values[2 * k])));
+        }
+      }
+      for (int64_t k = 0; k < Decode::kElements / 32; ++k) {
+        F32 block[kLanes];
+        for (int64_t r = 0; r < kLanes; ++r) block[r] = pairs[r][k];
+        Transpose(block);
+        float* to = out + ((c - begin) / 2 + k * kLanes) * kPanelRows + v * kLanes;
+        for (int64_t p = 0; p < kLanes; ++p) Store(to + p * kPanelRows, block[p]);
+      }
+    }
+  }
+}
+
+template <typename Decode>
+void ExpandSmall(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, std::byte* panel) {
   auto* out = reinterpret_cast<float*>(panel);  // [pairs][64], as bit patterns
   for (int64_t v = 0; v < kColumns; ++v) {
     const std::byte* rows[kLanes];
@@ -69,34 +98,13 @@ void Expand(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, std::by
   }
 }
 
-// A 256-element block is decoded as a whole, 16 rows at a time.
-template <>
-void Expand<DecodeQ6K>(const PanelArgs& a, int64_t row, int64_t begin, int64_t end,
-                       std::byte* panel) {
-  auto* out = reinterpret_cast<float*>(panel);
-  for (int64_t v = 0; v < kColumns; ++v) {
-    for (int64_t c = begin; c < end; c += DecodeQ6K::kElements) {
-      F32 pairs[kLanes][DecodeQ6K::kElements / 32];
-      for (int64_t r = 0; r < kLanes; ++r) {
-        const int64_t at = row + v * kLanes + r;
-        F32 values[DecodeQ6K::kElements / kLanes];
-        DecodeQ6K::Run(a.w + (at < a.rows ? at : a.rows - 1) * a.row_bytes +
-                           c / DecodeQ6K::kElements * DecodeQ6K::kBytes,
-                       values);
-        for (int64_t k = 0; k < DecodeQ6K::kElements / 32; ++k) {
-          pairs[r][k] =
-              reinterpret_cast<F32>(_mm512_cvtne2ps_pbh(reinterpret_cast<__m512>(values[2 * k + 1]),
-                                                        reinterpret_cast<__m512>(values[2 * k])));
-        }
-      }
-      for (int64_t k = 0; k < DecodeQ6K::kElements / 32; ++k) {
-        F32 block[kLanes];
-        for (int64_t r = 0; r < kLanes; ++r) block[r] = pairs[r][k];
-        Transpose(block);
-        float* to = out + ((c - begin) / 2 + k * kLanes) * kPanelRows + v * kLanes;
-        for (int64_t p = 0; p < kLanes; ++p) Store(to + p * kPanelRows, block[p]);
-      }
-    }
+// Rows [row, row + 64) and columns [begin, end), begin a multiple of 32 -> panel.
+template <typename Decode>
+void Expand(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, std::byte* panel) {
+  if constexpr (Decode::kElements > 32) {
+    ExpandLarge<Decode>(a, row, begin, end, panel);
+  } else {
+    ExpandSmall<Decode>(a, row, begin, end, panel);
   }
 }
 

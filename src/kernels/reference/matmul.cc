@@ -51,6 +51,7 @@ void AddMatmuls(MatmulKernels& matmul) {
   AddMatmul<DType::kQ4_1>(matmul, "reference/matmul_q4_1");
   AddMatmul<DType::kQ8_0>(matmul, "reference/matmul_q8_0");
   AddMatmul<DType::kQ6_K>(matmul, "reference/matmul_q6_k");
+  AddMatmul<DType::kQ4_K>(matmul, "reference/matmul_q4_k");
 }
 
 }  // namespace tenon::reference

@@ -150,6 +150,7 @@ void AddTiles(MatmulKernels& matmul) {
   Add<DecodeQ4_1>(matmul, DType::kQ4_1, TN_KERNEL_NAME("tiles_q4_1"));
   Add<DecodeQ8_0>(matmul, DType::kQ8_0, TN_KERNEL_NAME("tiles_q8_0"));
   Add<DecodeQ6K>(matmul, DType::kQ6_K, TN_KERNEL_NAME("tiles_q6_k"));
+  Add<DecodeQ4K>(matmul, DType::kQ4_K, TN_KERNEL_NAME("tiles_q4_k"));
 }
 
 }  // namespace tenon::amx

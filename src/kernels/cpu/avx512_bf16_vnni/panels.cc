@@ -100,6 +100,7 @@ void AddPanels(MatmulKernels& matmul) {
   Add<DecodeQ4_1>(matmul, DType::kQ4_1, TN_KERNEL_NAME("panels_q4_1"));
   Add<DecodeQ8_0>(matmul, DType::kQ8_0, TN_KERNEL_NAME("panels_q8_0"));
   Add<DecodeQ6K>(matmul, DType::kQ6_K, TN_KERNEL_NAME("panels_q6_k"));
+  Add<DecodeQ4K>(matmul, DType::kQ4_K, TN_KERNEL_NAME("panels_q4_k"));
 }
 
 }  // namespace tenon::avx512_bf16_vnni
