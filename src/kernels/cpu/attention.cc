@@ -282,7 +282,7 @@ TN_INLINE void AddTile(const AttendArgs& a, const Tile& tile, Query* queries) {
 
 // Empties all states. Returns the keys that any row sees.
 KeyRange ClearStates(const AttendArgs& a, const AttendState& target) {
-  KeyRange all{a.key_end, a.key_begin};
+  KeyRange all{INT64_MAX, INT64_MIN};  // nothing, whatever the given limits are
   for (int64_t row = 0; row < a.rows; ++row) {
     const KeyRange keys = VisibleKeys(a, row);
     if (keys.begin < keys.end) {

@@ -53,8 +53,25 @@ TN_INLINE void StoreFirst(float* p, F32 v, int64_t n) {
 }
 
 TN_INLINE F32 All(float x) { return F32{} + x; }
-// a * b + c: one rounding where the instruction set has it.
-TN_INLINE F32 Fma(F32 a, F32 b, F32 c) { return a * b + c; }
+// a * b + c: one rounding where the instruction set has it. Contraction by the compiler is off: it
+// would depend on what is inlined where.
+TN_INLINE F32 Fma(F32 a, F32 b, F32 c) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<F32>(_mm512_fmadd_ps(
+      reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b), reinterpret_cast<__m512>(c)));
+#elif defined(__FMA__)
+  struct Halves {
+    __m256 low, high;
+  };
+  const auto x = __builtin_bit_cast(Halves, a);
+  const auto y = __builtin_bit_cast(Halves, b);
+  const auto z = __builtin_bit_cast(Halves, c);
+  return __builtin_bit_cast(
+      F32, Halves{_mm256_fmadd_ps(x.low, y.low, z.low), _mm256_fmadd_ps(x.high, y.high, z.high)});
+#else
+  return a * b + c;
+#endif
+}
 // b where a is NaN.
 TN_INLINE F32 Max(F32 a, F32 b) { return a > b ? a : b; }
 TN_INLINE F32 Select(I32 mask, F32 a, F32 b) { return mask ? a : b; }

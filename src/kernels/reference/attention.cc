@@ -140,7 +140,7 @@ float* StateOf(const AttendState& target, int64_t row, int64_t g) {
 
 // Empties all states. Returns the keys that any row sees.
 KeyRange ClearStates(const AttendArgs& a, const AttendState& target) {
-  KeyRange all{a.key_end, a.key_begin};
+  KeyRange all{INT64_MAX, INT64_MIN};  // nothing, whatever the given limits are
   for (int64_t row = 0; row < a.rows; ++row) {
     const KeyRange keys = VisibleKeys(a, row);
     if (keys.begin < keys.end) {
