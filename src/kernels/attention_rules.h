@@ -61,6 +61,24 @@ static inline KeyRange VisibleKeys(const AttendArgs& a, int64_t row) {
   return keys;
 }
 
+// Empties all states. Returns the keys that any row sees.
+static inline KeyRange ClearStates(const AttendArgs& a, const AttendState& target) {
+  KeyRange all{INT64_MAX, INT64_MIN};  // nothing, whatever the given limits are
+  for (int64_t row = 0; row < a.rows; ++row) {
+    const KeyRange keys = VisibleKeys(a, row);
+    if (keys.begin < keys.end) {
+      all.begin = keys.begin < all.begin ? keys.begin : all.begin;
+      all.end = keys.end > all.end ? keys.end : all.end;
+    }
+    for (int64_t g = 0; g < a.group; ++g) {
+      float* state = target.state + row * target.row_stride + g * target.head_stride;
+      for (int64_t i = 0; i <= a.v_width + 1; ++i) state[i] = 0;
+      state[a.v_width] = -INFINITY;
+    }
+  }
+  return all;
+}
+
 // Everything between the dot product of query row `row` and key j and the softmax.
 template <typename Real>
 static inline Real ScoreOf(const AttendArgs& a, Real dot, int64_t row, int64_t g, int64_t j) {

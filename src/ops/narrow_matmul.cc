@@ -12,8 +12,6 @@ namespace {
 // So many tokens read the weights in place, row by row; more of them pay for expanding panels.
 constexpr int64_t kFewTokens = 8;
 
-int64_t CeilDiv(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
-
 // --- packing
 
 struct PackArgs {

@@ -37,6 +37,7 @@ class Buffer {
 };
 
 // The next multiple of `unit`.
+constexpr int64_t CeilDiv(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 constexpr int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 }  // namespace tenon

@@ -2,13 +2,9 @@
 
 #include <algorithm>
 
+#include "tenon/tensor/buffer.h"
+
 namespace tenon::backends {
-namespace {
-
-int64_t CeilDiv(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
-
-}  // namespace
-
 int64_t SegmentSize(int64_t keys, int64_t max_segments) {
   int64_t size = kMinSegment;
   while (CeilDiv(keys, size) > max_segments) size *= 2;

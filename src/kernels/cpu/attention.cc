@@ -280,24 +280,6 @@ TN_INLINE void AddTile(const AttendArgs& a, const Tile& tile, Query* queries) {
   }
 }
 
-// Empties all states. Returns the keys that any row sees.
-KeyRange ClearStates(const AttendArgs& a, const AttendState& target) {
-  KeyRange all{INT64_MAX, INT64_MIN};  // nothing, whatever the given limits are
-  for (int64_t row = 0; row < a.rows; ++row) {
-    const KeyRange keys = VisibleKeys(a, row);
-    if (keys.begin < keys.end) {
-      all.begin = keys.begin < all.begin ? keys.begin : all.begin;
-      all.end = keys.end > all.end ? keys.end : all.end;
-    }
-    for (int64_t g = 0; g < a.group; ++g) {
-      float* state = target.state + row * target.row_stride + g * target.head_stride;
-      for (int64_t i = 0; i <= a.v_width + 1; ++i) state[i] = 0;
-      state[a.v_width] = kNone;
-    }
-  }
-  return all;
-}
-
 Query QueryOf(const AttendArgs& a, const AttendState& target, const Tile& tile, int64_t index) {
   const int64_t row = index / a.group;
   const int64_t head = index % a.group;

@@ -28,22 +28,8 @@ void RotateHalf(const float* cos_sin, int64_t half, const float* x, float* y, in
   CopyRest(2 * half, x, y, width);
 }
 
-void RotateInterleaved(const float* cos_sin, int64_t half, const float* x, float* y,
-                       int64_t width) {
-  for (int64_t i = 0; i < half; ++i) {
-    const float a = x[2 * i];
-    const float b = x[2 * i + 1];
-    y[2 * i] = a * cos_sin[i] - b * cos_sin[half + i];
-    y[2 * i + 1] = b * cos_sin[i] + a * cos_sin[half + i];
-  }
-  CopyRest(2 * half, x, y, width);
-}
-
 }  // namespace
 
-void AddRope(RopeKernels& rope) {
-  rope.rotate_half = {RotateHalf, TN_KERNEL_NAME("rope_half")};
-  rope.rotate_interleaved = {RotateInterleaved, TN_KERNEL_NAME("rope_interleaved")};
-}
+void AddRope(RopeKernels& rope) { rope.rotate_half = {RotateHalf, TN_KERNEL_NAME("rope_half")}; }
 
 }  // namespace tenon::TN_ISA

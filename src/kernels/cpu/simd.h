@@ -74,7 +74,6 @@ TN_INLINE F32 Fma(F32 a, F32 b, F32 c) {
 }
 // b where a is NaN.
 TN_INLINE F32 Max(F32 a, F32 b) { return a > b ? a : b; }
-TN_INLINE F32 Select(I32 mask, F32 a, F32 b) { return mask ? a : b; }
 
 // The upper half of the lanes that count, over the lower: halves, quarters, pairs.
 template <int kStep>

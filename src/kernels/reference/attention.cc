@@ -138,24 +138,6 @@ float* StateOf(const AttendState& target, int64_t row, int64_t g) {
   return target.state + row * target.row_stride + g * target.head_stride;
 }
 
-// Empties all states. Returns the keys that any row sees.
-KeyRange ClearStates(const AttendArgs& a, const AttendState& target) {
-  KeyRange all{INT64_MAX, INT64_MIN};  // nothing, whatever the given limits are
-  for (int64_t row = 0; row < a.rows; ++row) {
-    const KeyRange keys = VisibleKeys(a, row);
-    if (keys.begin < keys.end) {
-      all.begin = keys.begin < all.begin ? keys.begin : all.begin;
-      all.end = keys.end > all.end ? keys.end : all.end;
-    }
-    for (int64_t g = 0; g < a.group; ++g) {
-      float* state = StateOf(target, row, g);
-      for (int64_t i = 0; i <= a.v_width + 1; ++i) state[i] = 0;
-      state[a.v_width] = -INFINITY;
-    }
-  }
-  return all;
-}
-
 void Online(const AttendArgs& a, const AttendState& target, float* scratch) {
   float* k_buffer = scratch;                             // [kAttendTile, k_width]
   float* v_buffer = k_buffer + kAttendTile * a.k_width;  // [kAttendTile, v_width]

@@ -46,6 +46,11 @@ TN_INLINE __m512i QuadSums(const __m512i* v) {
   };
   return pair(pair(v[0], v[1]), pair(v[2], v[3]));
 }
+// Word 4 b + r: block b's scale in row r, from the first registers of four rows.
+TN_INLINE __m512i QuadScales(__m512i table, const __m512i* first) {
+  return _mm512_mask_blend_epi32(0xAAAA, _mm512_permutex2var_epi8(first[0], table, first[1]),
+                                 _mm512_permutex2var_epi8(first[2], table, first[3]));
+}
 TN_INLINE __m512 HalfFloats(__m512i words) {
   return _mm512_cvtph_ps(_mm512_castsi512_si256(words));
 }
@@ -112,9 +117,7 @@ struct Nibbles {
       first[r] = LoadBytes(p, bytes);
       dots[r] = Dot(first[r], LoadBytes(p + kSecond, bytes - kSecond), x);
     }
-    const __m512i words =
-        _mm512_mask_blend_epi32(0xAAAA, _mm512_permutex2var_epi8(first[0], quad_scales, first[1]),
-                                _mm512_permutex2var_epi8(first[2], quad_scales, first[3]));
+    const __m512i words = QuadScales(quad_scales, first);
     Scale(QuadSums(dots), words, x, x.block_sum, sum);
   }
 };
@@ -164,9 +167,7 @@ struct Bytes {
       first[r] = LoadBytes(p, bytes);
       dots[r] = Dot(first[r], LoadBytes(p + kSecond, bytes - kSecond), x);
     }
-    const __m512i words =
-        _mm512_mask_blend_epi32(0xAAAA, _mm512_permutex2var_epi8(first[0], quad_scales, first[1]),
-                                _mm512_permutex2var_epi8(first[2], quad_scales, first[3]));
+    const __m512i words = QuadScales(quad_scales, first);
     Scale(QuadSums(dots), words, x, sum);
   }
 };

@@ -1,7 +1,6 @@
 // Activations to the forms that the narrow matmuls read (matmul_kernels.h, PackedForm).
 #include "tenon/kernels/cpu/avx512_bf16_vnni/narrow.h"
 #include "tenon/kernels/cpu/simd.h"
-#include "tenon/kernels/cpu/transpose.h"
 
 namespace tenon::avx512_bf16_vnni {
 namespace {
