@@ -26,8 +26,9 @@ void PrintMarkdown(const BenchmarkReport& report, const PlannedModel& plan) {
     fmt::print("| {} | {} | {:.1f} | {:.1f} | {:.1f} | {:.2f} |\n", row.name, plan.threads,
                row.tokens_per_second, row.least, row.most, row.of_limit);
   }
-  fmt::print("\nLimits in this run: reading {:.1f} GB/s, multiplying {:.0f} G operations/s.\n",
-             report.read_bytes_per_second * 1e-9, report.multiplies_per_second * 1e-9);
+  fmt::print(
+      "\nLimits in this run: reading memory {:.1f} GB/s, multiplying {:.0f} G operations/s.\n",
+      report.read_bytes_per_second * 1e-9, report.multiplies_per_second * 1e-9);
 }
 
 void PrintCsv(const BenchmarkReport& report, const PlannedModel& plan) {
@@ -119,9 +120,15 @@ Action AddBench(CLI::App& app) {
       app.add_subcommand("bench", "Tokens per second, and their share of what the machine can do");
   auto arguments = std::make_shared<BenchArguments>(*command);
   BenchmarkOptions& bench = arguments->bench;
-  command->add_option("-p", bench.prompts, "Prompt lengths: 512,2048; 0: none")->delimiter(',');
-  command->add_option("-n", bench.generations, "Tokens to generate: 128; 0: none")->delimiter(',');
-  command->add_option("-d", bench.depths, "Tokens in the cache before: 0,4096")->delimiter(',');
+  command->add_option("-p", bench.prompts, "Prompt lengths: 512,2048; 0: none")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_option("-n", bench.generations, "Tokens to generate: 128; 0: none")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_option("-d", bench.depths, "Tokens in the cache before: 0,4096")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command->add_option("-r", bench.repetitions, "Repetitions of each test")
       ->check(CLI::Range(1, 1000));
   command->add_option("-o", arguments->format, "Output: md, json, csv")

@@ -127,7 +127,9 @@ class Benchmark {
 
 Result<BenchmarkReport> RunBenchmark(ModelRunner& runner, const BenchmarkOptions& options) {
   if (runner.plan().kind() != ModelKind::kCausalLm) {
-    return UsageError("bench measures causal language models");
+    return UsageError(fmt::format("{}: kind = {}, bench measures {}; fix: a causal language model",
+                                  runner.plan().checkpoint->path(), NameOf(runner.plan().kind()),
+                                  NameOf(ModelKind::kCausalLm)));
   }
   TN_ASSIGN_OR_RETURN(Buffer probe, Buffer::Allocate(kProbeBytes, "bandwidth probe"));
   return Benchmark(runner, options, std::move(probe)).Run();

@@ -52,6 +52,12 @@ class Words(CliTest):
                 if commands == "all" or command in commands.split(", "):
                     self.assertRegex(text, rf"(?m)(^  |,){option}\b", command)
 
+    def test_bench(self):
+        model = GOLDENS / "llama"
+        report = json.loads(self.check_ok(tenon("bench", "-p", "0", "-n", "2", "-r", "1", "-o", "json", model)).out)
+        self.assertEqual((report["schema"], [row["test"] for row in report["tests"]]), (1, ["tg2"]))
+        self.check_usage(tenon("bench", GOLDENS / "bert"), "kind = encoder", "causal", "fix: ")
+
     def test_version(self):
         self.assertRegex(self.check_ok(tenon("--version")).out, r"^tenon \d+\.\d+\.\d+\n$")
 

@@ -134,12 +134,39 @@ void MultiplyPanel(const PanelArgs& a, int64_t row, int64_t token_begin, int64_t
   }
 }
 
+// Four chains of products on registers.
+float Probe(int64_t steps) {
+  const TileConfig config;
+  _tile_loadconfig(&config);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_zero(4);
+  _tile_zero(5);
+  for (int64_t i = 0; i < steps; ++i) {
+    _tile_dpbf16ps(0, 4, 5);
+    _tile_dpbf16ps(1, 4, 5);
+    _tile_dpbf16ps(2, 4, 5);
+    _tile_dpbf16ps(3, 4, 5);
+  }
+  alignas(64) float sums[kTileRows * kTileRows];
+  _tile_stored(0, sums, kTileRows * sizeof(float));
+  _tile_release();
+  return sums[0];
+}
+
 template <typename Decode>
 void Add(MatmulKernels& matmul, DType dtype, const char* name) {
   matmul.panels[static_cast<int>(dtype)] = {MultiplyPanel<Decode>, name};
 }
 
 }  // namespace
+
+void AddTileProbe(ProbeKernels& probes) {
+  probes.multiply = {Probe, TN_KERNEL_NAME("multiply")};
+  probes.operations_per_step = 4.0 * 2 * kTileRows * kTileRows * kTileCols;
+}
 
 void AddTiles(MatmulKernels& matmul) {
   matmul.blocks = {{PackBlock, TN_KERNEL_NAME("pack_block")}, kBlockTokens, kTileCols};

@@ -6,5 +6,6 @@
 namespace tenon::amx {
 
 void AddTiles(MatmulKernels& matmul);
+void AddTileProbe(ProbeKernels& probes);
 
 }  // namespace tenon::amx
