@@ -23,6 +23,7 @@ const KernelTable& Kernels() {
 #if defined(__AVX512BF16__) && defined(__AVX512VNNI__)
     AddPacking(t.matmul);
     AddBlockRows(t.matmul);
+    AddKRows(t.matmul);
     AddBf16Rows(t.matmul);
     AddPanels(t.matmul);
 #endif

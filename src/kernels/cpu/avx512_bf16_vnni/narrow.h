@@ -12,6 +12,7 @@ constexpr int64_t BlockBytes(int64_t cols) { return kBlockTokens * 2 * ((cols + 
 
 void AddPacking(MatmulKernels& matmul);
 void AddBlockRows(MatmulKernels& matmul);
+void AddKRows(MatmulKernels& matmul);
 void AddBf16Rows(MatmulKernels& matmul);
 void AddPanels(MatmulKernels& matmul);
 
