@@ -26,6 +26,7 @@ const KernelTable& Kernels() {
     AddKRows(t.matmul);
     AddBf16Rows(t.matmul);
     AddPanels(t.matmul);
+    AddAttendBlocks(t.attention);
 #endif
     return t;
   }();

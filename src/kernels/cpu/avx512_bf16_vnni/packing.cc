@@ -110,6 +110,8 @@ void PackBf16(const float* x, int64_t cols, std::byte* packed) {
   }
 }
 
+}  // namespace
+
 // Pairs of columns of up to six tokens: sixteen pairs of a token are one vector, transposed.
 void PackBlock(const float* x, int64_t x_stride, int64_t tokens, int64_t cols, std::byte* block) {
   auto* pairs = reinterpret_cast<uint32_t*>(block);  // [cols / 2][kBlockTokens]
@@ -135,8 +137,6 @@ void PackBlock(const float* x, int64_t x_stride, int64_t tokens, int64_t cols, s
     }
   }
 }
-
-}  // namespace
 
 void AddPacking(MatmulKernels& matmul) {
   const auto add = [&](PackedForm form, PackRowFunction* run, const char* name) {
