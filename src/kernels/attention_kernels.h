@@ -97,9 +97,10 @@ struct AttentionKernels {
   // OnlineScratchFloats.
   void (*online)(const AttendArgs& args, const AttendState& out, float* scratch) = nullptr;
   // The same for many queries, of which there are at most kAttendBlockQueries: q, k, v and the
-  // weights rounded to bf16, fp32 sums. Without a second key part; values are finite. The states lie
-  // head_stride apart, rows too, and there is room for kAttendBlockStates of them: those that are
-  // no query's hold anything afterwards. Null: none. scratch: BlocksScratchBytes, 64-byte aligned.
+  // weights rounded to bf16, fp32 sums. Without a second key part; values are finite. The states
+  // lie head_stride apart, rows too, and there is room for kAttendBlockStates of them: those that
+  // are no query's hold anything afterwards. Null: none. scratch: BlocksScratchBytes, 64-byte
+  // aligned.
   void (*blocks)(const AttendArgs& args, const AttendState& out, std::byte* scratch) = nullptr;
   // into = the state over both parts' keys (disjoint). One head.
   void (*fold)(float* into, const float* part, int64_t v_width) = nullptr;
@@ -135,7 +136,7 @@ constexpr int64_t BlocksScratchBytes(int64_t k_width, int64_t v_width) {
   constexpr int64_t kQueries = kAttendBlockQueries + 32;
   const int64_t k_cols = (k_width + 31) / 32 * 32;
   const int64_t v_cols = (v_width + 63) / 64 * 64;
-  return kQueries * 2 * (k_cols + kAttendBlockKeys) + kAttendBlockKeys * 2 * (k_cols + v_cols) +
+  return kQueries * 2 * (2 * k_cols + kAttendBlockKeys) + kAttendBlockKeys * 2 * (k_cols + v_cols) +
          kAttendBlockStates * 4 * kAttendBlockKeys + 5 * 64;
 }
 

@@ -1,6 +1,6 @@
 // Matmul kernels: a weight's rows as they are stored times activations, in fp32 or with narrow
-// activations (bf16, or integers in blocks of 32 with a scale each). Plain functions over raw pointers,
-// single-threaded over a range, no STL. Part of table.h.
+// activations (bf16, or integers in blocks of 32 with a scale each). Plain functions over raw
+// pointers, single-threaded over a range, no STL. Part of table.h.
 #pragma once
 
 #include <cstddef>

@@ -25,11 +25,12 @@ static_assert(kAttendBlockStates >= kAttendBlockQueries);
 //   a constructor and a destructor around all of it
 // The parts of the scratch memory.
 struct BlockScratch {
-  std::byte* queries = nullptr;   // packed
+  std::byte* queries = nullptr;   // packed, rounded to bf16; then what the rounding left
   std::byte* weights = nullptr;   // packed
-  std::byte* keys = nullptr;      // panels
+  std::byte* keys = nullptr;      // a panel, likewise
   std::byte* values = nullptr;    // panels
   float* scores = nullptr;        // [kAttendBlockStates, kBlockKeys]
+  int64_t query_bytes = 0;        // of the packed queries
   int64_t key_panel_bytes = 0;    // of 64 keys
   int64_t value_panel_bytes = 0;  // of 64 columns
 };
@@ -47,9 +48,10 @@ BlockScratch ScratchOf(const AttendArgs& a, std::byte* scratch) {
     scratch += (bytes + 63) / 64 * 64;
     return part;
   };
-  s.queries = take(kBlocks * Product::BlockBytes(a.k_width));
+  s.query_bytes = kBlocks * Product::BlockBytes(a.k_width);
+  s.queries = take(2 * s.query_bytes);
   s.weights = take(kBlocks * Product::BlockBytes(kBlockKeys));
-  s.keys = take(kBlockKeys / kPanelRows * s.key_panel_bytes);
+  s.keys = take(2 * s.key_panel_bytes);
   s.values = take((a.v_width + kPanelRows - 1) / kPanelRows * s.value_panel_bytes);
   s.scores = reinterpret_cast<float*>(take(kAttendBlockStates * kBlockKeys * 4));
   return s;
@@ -63,6 +65,11 @@ TN_INLINE void ForBlocks(int64_t queries, Use use) {
   }
 }
 
+// What rounding to bf16 takes away.
+TN_INLINE F32 Lost(F32 v) {
+  return v - FromBf16(reinterpret_cast<Words16>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(v))));
+}
+
 template <typename Product>
 void PackQueries(const AttendArgs& a, const BlockScratch& s) {
   const int64_t queries = a.rows * a.group;
@@ -74,8 +81,11 @@ void PackQueries(const AttendArgs& a, const BlockScratch& s) {
                        a.q + row * a.q_row_stride + head * a.q_head_stride,
                        static_cast<size_t>(a.k_width) * sizeof(float));
     }
-    Product::Pack(s.scores, a.k_width, count, a.k_width,
-                  s.queries + block * Product::BlockBytes(a.k_width));
+    std::byte* packed = s.queries + block * Product::BlockBytes(a.k_width);
+    Product::Pack(s.scores, a.k_width, count, a.k_width, packed);
+    const int64_t n = count * a.k_width;
+    for (int64_t i = 0; i < n; i += kLanes) Store(s.scores + i, Lost(Load(s.scores + i)));
+    Product::Pack(s.scores, a.k_width, count, a.k_width, packed + s.query_bytes);
   });
 }
 
@@ -84,20 +94,26 @@ TN_INLINE F32 Pairs(F32 low, F32 high) {
       _mm512_cvtne2ps_pbh(reinterpret_cast<__m512>(high), reinterpret_cast<__m512>(low)));
 }
 
-// 32 numbers of a stored row as bf16, of which the first n > 0 exist.
+// 32 numbers of a stored row as bf16, of which the first n > 0 exist; or what that takes away.
+template <bool kLost = false>
 TN_INLINE F32 StoredPairs(DType dtype, const std::byte* p, int64_t n) {
   if (dtype == DType::kBF16) {
     if (n >= 32) return LoadAs<F32>(p);
     return reinterpret_cast<F32>(_mm512_maskz_loadu_epi16((uint32_t{1} << n) - 1, p));
   }
   const auto* x = reinterpret_cast<const float*>(p);
-  const F32 low = n >= kLanes ? Load(x) : LoadFirst(x, n);
-  if (n <= kLanes) return Pairs(low, F32{});
-  return Pairs(low, n >= 32 ? Load(x + kLanes) : LoadFirst(x + kLanes, n - kLanes));
+  F32 low = n >= kLanes ? Load(x) : LoadFirst(x, n);
+  F32 high = n >= 32 ? Load(x + kLanes) : n > kLanes ? LoadFirst(x + kLanes, n - kLanes) : F32{};
+  if constexpr (kLost) {
+    low = Lost(low);
+    high = Lost(high);
+  }
+  return Pairs(low, high);
 }
 
 // Keys [first, first + 64) of the source as the rows of a panel; those outside `keys` repeat one of
 // it: their scores are not used.
+template <bool kLost>
 void ExpandKeys(const AttendArgs& a, KeyRange keys, int64_t first, std::byte* panel) {
   const KeyValueSource& src = a.source;
   const int64_t size = src.dtype == DType::kF32 ? 4 : 2;
@@ -113,7 +129,7 @@ void ExpandKeys(const AttendArgs& a, KeyRange keys, int64_t first, std::byte* pa
     for (int64_t c = 0; c < a.k_width; c += 32) {
       F32 block[kLanes];
       for (int64_t r = 0; r < kLanes; ++r) {
-        block[r] = StoredPairs(src.dtype, rows[r] + c * size, a.k_width - c);
+        block[r] = StoredPairs<kLost>(src.dtype, rows[r] + c * size, a.k_width - c);
       }
       Transpose(block);
       for (int64_t p = 0; p < kLanes; ++p) Store(out + (c / 2 + p) * kPanelRows + v, block[p]);
@@ -247,11 +263,17 @@ void AddBlockOfKeys(const AttendArgs& a, const AttendState& target, const BlockS
                     KeyRange keys, int64_t first, int64_t cols) {
   const int64_t queries = a.rows * a.group;
   for (int64_t c = 0; c < cols; c += kPanelRows) {
-    ExpandKeys(a, keys, first + c, s.keys);
+    ExpandKeys<false>(a, keys, first + c, s.keys);
+    const bool rounds = a.source.dtype != DType::kBF16;
+    if (rounds) ExpandKeys<true>(a, keys, first + c, s.keys + s.key_panel_bytes);
     ForBlocks<Product>(queries, [&](int64_t block, int64_t query, int64_t /*count*/) {
-      Product::Multiply(
-          s.queries + block * Product::BlockBytes(a.k_width), a.k_width, s.keys,
-          {s.scores + query * kBlockKeys + c, kBlockKeys, Product::kTokens, kPanelRows});
+      const std::byte* q = s.queries + block * Product::BlockBytes(a.k_width);
+      ProductOut out = {s.scores + query * kBlockKeys + c, kBlockKeys, Product::kTokens,
+                        kPanelRows};
+      Product::Multiply(q + s.query_bytes, a.k_width, s.keys, out);
+      out.adds = true;
+      if (rounds) Product::Multiply(q, a.k_width, s.keys + s.key_panel_bytes, out);
+      Product::Multiply(q, a.k_width, s.keys, out);
     });
   }
   for (int64_t i = 0; i < queries; ++i) {
