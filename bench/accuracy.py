@@ -59,7 +59,8 @@ def logits_of(arguments, model, sequences, options, path):
 def log_softmax(logits):
     x = logits.astype(np.float64)
     x -= x.max(axis=1, keepdims=True)
-    return x - np.log(np.exp(x).sum(axis=1, keepdims=True))
+    x -= np.log(np.exp(x).sum(axis=1, keepdims=True))
+    return x
 
 
 def in_slices(rows, step=256):
@@ -82,8 +83,10 @@ def likelihoods(logits, ids):
     targets = np.asarray(ids[1:])
     nll = []
     for part in in_slices(len(targets)):
-        p = log_softmax(logits[:-1][part])
-        nll.append(-p[np.arange(len(p)), targets[part]])
+        rows = logits[:-1][part].astype(np.float64)
+        best = rows.max(axis=1)
+        total = np.exp(rows - best[:, None]).sum(axis=1)
+        nll.append(best + np.log(total) - rows[np.arange(len(rows)), targets[part]])
     return np.concatenate(nll)
 
 
@@ -126,7 +129,7 @@ class Goldens:
 def figures(goldens, exact, logits):
     """What is told about one run."""
     count = len(goldens.prompts)
-    pairs = [divergence(a, b) for a, b in zip(exact, logits)]
+    pairs = [divergence(a, b) for a, b in zip(exact[: count + 1], logits)]  # not the windows: the text again
     kl = np.concatenate([k for k, _ in pairs[:count]])
     ids = goldens.sequences()
     return {"kl": float(kl.mean()), "kl_worst_prompt": max(float(k.mean()) for k, _ in pairs[:count]), "kl_max": float(kl.max()),

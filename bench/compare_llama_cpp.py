@@ -35,13 +35,15 @@ def cache_folder():
 
 
 def set_up(venv):
-    """Compiles llama-cpp-python for this CPU; takes some minutes. With clang, as Tenon is: what g++ 12 makes of llama.cpp's AMX
-    products dies of an illegal instruction. No cached wheel, for it may come from another compiler or CPU."""
+    """Compiles llama-cpp-python for this CPU; takes some minutes. With g++, for clang 14 leaves llama.cpp's AMX products out; and
+    without its elimination of dead stores, for g++ 12 would drop the tile configuration and the products die of an illegal
+    instruction. No cached wheel: it may come from other flags or another CPU."""
     subprocess.run([sys.executable, "-m", "venv", venv], check=True)
     pip = [venv / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "install"]
     subprocess.run([*pip, "--quiet", "numpy"], check=True)
-    environment = {"CC": "clang", "CXX": "clang++", "CMAKE_ARGS": "-DGGML_NATIVE=ON", "CMAKE_BUILD_PARALLEL_LEVEL": "2", **os.environ}
-    subprocess.run([*pip, "--no-cache-dir", "--no-binary", "llama-cpp-python", PACKAGE], check=True, env=environment)
+    flags = {"CC": "gcc", "CXX": "g++", "CXXFLAGS": "-fno-tree-dse -fno-dse", "CMAKE_ARGS": "-DGGML_NATIVE=ON",
+             "CMAKE_BUILD_PARALLEL_LEVEL": "2"}
+    subprocess.run([*pip, "--no-cache-dir", "--no-binary", "llama-cpp-python", PACKAGE], check=True, env={**flags, **os.environ})
 
 
 class ForeignTime:
