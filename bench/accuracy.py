@@ -3,9 +3,9 @@
 
     accuracy.py --goldens DIR --model FILE.gguf [--model-hf DIR]
 
-The goldens (goldens_smollm2 of the shared test files) hold whole logits at the prompts' last positions only. So Tenon's own fp32 run
-is the reference at every position, after it has been held to the goldens: last logits within 2e-3, mean log-likelihoods and the
-text's perplexity. KL is KL(reference || default), mean over all positions, in nats. Needs numpy.
+The goldens (goldens_smollm2 of the shared test files) hold whole logits at the prompts' last positions only. So Tenon's own
+fp32 run is the reference at every position, after it has been held to the goldens: its last logits must be within 2e-3, its
+perplexity of the text is printed beside theirs. KL is KL(reference || default), mean over all positions, in nats. Needs numpy.
 """
 import argparse
 import json
@@ -163,23 +163,26 @@ def measure(arguments, model, reference):
     return report
 
 
-def number(value, form):
-    return "-" if value is None else format(value, form)
+def row(name, cells):
+    """A line of the table: values with their formats, '-' where there is none."""
+    texts = ["-" if value is None else format(value, form) for value, form in cells]
+    return f"| {name} | {' | '.join(texts)} |"
 
 
 def markdown(report):
-    recorded = report["llama_cpp"]
-    lines = [f"{report['model']} against {report['reference']}. Tenon's fp32 logits are within {report['exact_vs_goldens']:.1e} of the "
-             f"goldens; perplexity of the text in fp32 {report['exact']['ppl']:.4f} / {report['exact']['ppl_windows']:.4f}, of the goldens "
-             f"{report['golden']['ppl']:.4f} / {report['golden']['ppl_windows']:.4f} (one window / windows of {WINDOW}).", "",
-             "| path | mean KL, prompts | worst prompt | max position | same top-1 | KL, text | perplexity | windows |",
+    exact, golden, recorded = report["exact"], report["golden"], report["llama_cpp"]
+    lines = [f"{report['model']} against {report['reference']}. In fp32 Tenon's last logits are within "
+             f"{report['exact_vs_goldens']:.1e} of the goldens, and the text's perplexity (one window / windows of {WINDOW}) is "
+             f"{exact['ppl']:.4f} / {exact['ppl_windows']:.4f}, the goldens' {golden['ppl']:.4f} / {golden['ppl_windows']:.4f}.",
+             "", "| path | mean KL, prompts | worst prompt | max position | same top-1 | KL, text | perplexity | windows |",
              "|---|---|---|---|---|---|---|---|"]
     for feed, f in report["paths"].items():
-        lines.append(f"| Tenon, {feed} | {f['kl']:.2e} | {f['kl_worst_prompt']:.2e} | {f['kl_max']:.2g} | {100 * f['same_top1']:.1f} % | "
-                     f"{f['text_kl']:.2e} | {f['ppl']:.4f} | {f['ppl_windows']:.4f} |")
-        lines.append(f"| {recorded['name']}, {feed} | {number(recorded.get(f'kl, {feed}'), '.2e')} | - | - | - | "
-                     f"{number(recorded.get('text_kl'), '.2e')} | {number(recorded.get('ppl'), '.4f')} | "
-                     f"{number(recorded.get('ppl_windows'), '.4f')} |")
+        lines.append(row(f"Tenon, {feed}", [(f["kl"], ".2e"), (f["kl_worst_prompt"], ".2e"), (f["kl_max"], ".2g"),
+                                            (f["same_top1"], ".1%"), (f["text_kl"], ".2e"), (f["ppl"], ".4f"),
+                                            (f["ppl_windows"], ".4f")]))
+        lines.append(row(f"{recorded['name']}, {feed}", [(recorded.get(f"kl, {feed}"), ".2e"), (None, ""), (None, ""), (None, ""),
+                                                         (recorded.get("text_kl"), ".2e"), (recorded.get("ppl"), ".4f"),
+                                                         (recorded.get("ppl_windows"), ".4f")]))
     return "\n".join(lines) + "\n"
 
 
@@ -190,7 +193,8 @@ def parse():
     parser.add_argument("--model-hf", type=pathlib.Path, help="the bf16 directory, held to hf_bf16")
     parser.add_argument("--tenon", default=HERE.parent / "build" / "release" / "apps" / "tenon" / "tenon",
                         help="the binary (default: the release build's)")
-    parser.add_argument("--options", default="", type=str.split, help="more options for the measured runs: '--compute bf16 --isa avx2'")
+    parser.add_argument("--options", default="", type=str.split,
+                        help="more options for the measured runs: '--compute bf16 --isa avx2'")
     parser.add_argument("--format", choices=("md", "json"), default="md")
     arguments = parser.parse_args()
     if not arguments.model and not arguments.model_hf:
