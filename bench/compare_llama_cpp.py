@@ -198,11 +198,14 @@ def parse():
     parser.add_argument("--threads", default="1,2", type=lambda text: [int(t) for t in text.split(",")], help="default: 1,2")
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
     parser.add_argument("--what", default="pp,tg,cold", type=lambda text: text.split(","),
-                        help="of pp (512 tokens), tg (128), deep (64 after 4096), cold (start to first token); "
+                        help="of pp (a prompt), tg (generation), deep (64 tokens after 4096), cold (start to first token); "
                              "default: pp,tg,cold")
+    parser.add_argument("--prompt", type=int, default=512, help="tokens of pp (default: 512)")
+    parser.add_argument("--generate", type=int, default=128, help="tokens of tg (default: 128)")
     parser.add_argument("--noise", type=float, default=0.12, help="foreign cores that make a round noisy (default: 0.12)")
     parser.add_argument("--format", choices=("md", "json"), default="md", help="on stdout; every run goes to stderr")
     arguments = parser.parse_args()
+    TESTS["pp"], TESTS["tg"] = ("prompt", arguments.prompt, 0), ("generation", arguments.generate, 0)
     unknown = set(arguments.what) - {*TESTS, "cold"}
     if unknown:
         parser.error(f"--what {','.join(sorted(unknown))}: allowed are {', '.join([*TESTS, 'cold'])}")
