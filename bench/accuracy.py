@@ -146,15 +146,15 @@ def measure(arguments, model, reference):
     count = len(goldens.prompts)
     with tempfile.TemporaryDirectory(prefix="tenon_accuracy_") as folder:
         def path(name):
-            return pathlib.Path(folder) / f"{name.replace(' ', '_')}.safetensors"
+            return pathlib.Path(folder) / f"{name}.safetensors"
         exact = logits_of(arguments, model, sequences, EXACT, path("exact"))
         report = {"reference": reference, "model": pathlib.Path(model).name, "exact_vs_goldens": goldens.check(exact),
                   "exact": {"ppl": perplexity(exact[count: count + 1], sequences[count: count + 1]),
                             "ppl_windows": perplexity(exact[count + 1:], sequences[count + 1:])},
                   "golden": {key: goldens.text["refs"][reference][part]["ppl"]
                              for key, part in (("ppl", "whole"), ("ppl_windows", "windows_512"))}, "paths": {}}
-        for feed, options in FEEDS.items():
-            logits = logits_of(arguments, model, sequences, [*arguments.options, *options], path("default"))
+        for feed in arguments.feeds or FEEDS:
+            logits = logits_of(arguments, model, sequences, [*arguments.options, *FEEDS[feed]], path("default"))
             report["paths"][feed] = figures(goldens, exact, logits)
     recorded = dict(LLAMA_CPP[reference])
     for feed, key in (("whole", "llama_cpp_prefill"), ("token by token", "llama_cpp_decode")):
@@ -195,6 +195,7 @@ def parse():
                         help="the binary (default: the release build's)")
     parser.add_argument("--options", default="", type=str.split,
                         help="more options for the measured runs: '--compute bf16 --isa avx2'")
+    parser.add_argument("--feeds", nargs="+", choices=list(FEEDS), help="how sequences are fed (default: both ways)")
     parser.add_argument("--format", choices=("md", "json"), default="md")
     arguments = parser.parse_args()
     if not arguments.model and not arguments.model_hf:
