@@ -43,8 +43,8 @@ class Engine:
         llama_cpp.llama_synchronize(self.context)
 
     def best(self):
-        logits = llama_cpp.llama_get_logits_ith(self.context, -1)
-        return max(range(self.vocab_size()), key=lambda i: logits[i])
+        logits = llama_cpp.llama_get_logits_ith(self.context, -1)[: self.vocab_size()]
+        return logits.index(max(logits))
 
     def tokenize(self, text):
         data = text.encode()
