@@ -34,8 +34,8 @@ struct Case {
   int64_t units = 1;      // of a pass
   double bytes = 0;       // that a pass reads; 0: reading is not its limit
   double operations = 0;  // of a pass; a multiply-add is two; 0: multiplying is not its limit
-  std::function<void()> pass;
-  std::function<double()> read;  // seconds for reading the same bytes; with bytes
+  std::function<void()> pass = {};
+  std::function<double()> read = {};  // seconds for reading the same bytes; with bytes
 };
 
 struct CaseSpec {
