@@ -21,6 +21,7 @@ static_assert(kAttendBlockStates >= kAttendBlockQueries);
 //   kTokens                          tokens of a block
 //   BlockBytes(cols)
 //   Pack(x, x_stride, tokens, cols, block)
+//   Panel(cols)                      the layout of a panel of so many columns
 //   Multiply(block, cols, panel, out): all kTokens of the block
 //   a constructor and a destructor around all of it
 // The parts of the scratch memory.
@@ -114,10 +115,11 @@ TN_INLINE F32 StoredPairs(DType dtype, const std::byte* p, int64_t n) {
 // Keys [first, first + 64) of the source as the rows of a panel; those outside `keys` repeat one of
 // it: their scores are not used.
 template <bool kLost>
-void ExpandKeys(const AttendArgs& a, KeyRange keys, int64_t first, std::byte* panel) {
+void ExpandKeys(const AttendArgs& a, KeyRange keys, int64_t first, PanelLayout layout,
+                std::byte* panel) {
   const KeyValueSource& src = a.source;
   const int64_t size = src.dtype == DType::kF32 ? 4 : 2;
-  auto* out = reinterpret_cast<float*>(panel);  // [pairs of columns][64], as bit patterns
+  auto* out = reinterpret_cast<float*>(panel);  // pairs, as bit patterns
   for (int64_t v = 0; v < kPanelRows; v += kLanes) {
     const std::byte* rows[kLanes];
     for (int64_t r = 0; r < kLanes; ++r) {
@@ -132,7 +134,8 @@ void ExpandKeys(const AttendArgs& a, KeyRange keys, int64_t first, std::byte* pa
         block[r] = StoredPairs<kLost>(src.dtype, rows[r] + c * size, a.k_width - c);
       }
       Transpose(block);
-      for (int64_t p = 0; p < kLanes; ++p) Store(out + (c / 2 + p) * kPanelRows + v, block[p]);
+      float* to = out + c / 2 * layout.pair + v / kLanes * layout.vector;
+      for (int64_t p = 0; p < kLanes; ++p) Store(to + p * layout.pair, block[p]);
     }
   }
 }
@@ -156,7 +159,7 @@ TN_INLINE void Interleave(F32 even, F32 odd, F32* pairs) {
 // Values of keys [first, first + cols) as panels of 64 of their columns: pairs of keys. Keys
 // outside `keys` count as zero.
 void ExpandValues(const AttendArgs& a, KeyRange keys, int64_t first, int64_t cols,
-                  const BlockScratch& s) {
+                  PanelLayout layout, const BlockScratch& s) {
   const KeyValueSource& src = a.source;
   const int64_t size = src.dtype == DType::kF32 ? 4 : 2;
   for (int64_t j = first; j < first + cols; j += 2) {
@@ -174,9 +177,9 @@ void ExpandValues(const AttendArgs& a, KeyRange keys, int64_t first, int64_t col
       F32 pairs[2];
       Interleave(load(rows[0]), load(rows[1]), pairs);
       auto* out = reinterpret_cast<float*>(s.values + c / kPanelRows * s.value_panel_bytes) +
-                  (j - first) / 2 * kPanelRows + c % kPanelRows;
+                  (j - first) / 2 * layout.pair + c % kPanelRows / kLanes * layout.vector;
       Store(out, pairs[0]);
-      Store(out + kLanes, pairs[1]);
+      Store(out + layout.vector, pairs[1]);
     }
   }
 }
@@ -263,9 +266,10 @@ void AddBlockOfKeys(const AttendArgs& a, const AttendState& target, const BlockS
                     KeyRange keys, int64_t first, int64_t cols) {
   const int64_t queries = a.rows * a.group;
   for (int64_t c = 0; c < cols; c += kPanelRows) {
-    ExpandKeys<false>(a, keys, first + c, s.keys);
+    const PanelLayout layout = Product::Panel(a.k_width);
+    ExpandKeys<false>(a, keys, first + c, layout, s.keys);
     const bool rounds = a.source.dtype != DType::kBF16;
-    if (rounds) ExpandKeys<true>(a, keys, first + c, s.keys + s.key_panel_bytes);
+    if (rounds) ExpandKeys<true>(a, keys, first + c, layout, s.keys + s.key_panel_bytes);
     ForBlocks<Product>(queries, [&](int64_t block, int64_t query, int64_t /*count*/) {
       const std::byte* q = s.queries + block * Product::BlockBytes(a.k_width);
       ProductOut out = {s.scores + query * kBlockKeys + c, kBlockKeys, Product::kTokens,
@@ -283,7 +287,7 @@ void AddBlockOfKeys(const AttendArgs& a, const AttendState& target, const BlockS
     Weigh(a, i, seen, first, cols, s.scores + i * kBlockKeys,
           target.state + i * target.head_stride);
   }
-  ExpandValues(a, keys, first, cols, s);
+  ExpandValues(a, keys, first, cols, Product::Panel(cols), s);
   ForBlocks<Product>(queries, [&](int64_t block, int64_t query, int64_t count) {
     std::byte* weights = s.weights + block * Product::BlockBytes(cols);
     Product::Pack(s.scores + query * kBlockKeys, kBlockKeys, count, cols, weights);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tenon/kernels/cpu/decode.h"
+#include "tenon/kernels/cpu/product.h"
 #include "tenon/kernels/cpu/transpose.h"
 
 #if defined(__AVX512BF16__)
@@ -37,7 +38,8 @@ TN_INLINE F32 PairsOf<DecodeBf16>(const std::byte* row, int64_t begin) {
 
 // Blocks of 256: decoded as a whole, 16 rows at a time.
 template <typename Decode>
-void ExpandLarge(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, std::byte* panel) {
+void ExpandLarge(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, PanelLayout layout,
+                 std::byte* panel) {
   auto* out = reinterpret_cast<float*>(panel);
   for (int64_t v = 0; v < kColumns; ++v) {
     for (int64_t c = begin; c < end; c += Decode::kElements) {
@@ -58,16 +60,17 @@ void ExpandLarge(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, st
         F32 block[kLanes];
         for (int64_t r = 0; r < kLanes; ++r) block[r] = pairs[r][k];
         Transpose(block);
-        float* to = out + ((c - begin) / 2 + k * kLanes) * kPanelRows + v * kLanes;
-        for (int64_t p = 0; p < kLanes; ++p) Store(to + p * kPanelRows, block[p]);
+        float* to = out + ((c - begin) / 2 + k * kLanes) * layout.pair + v * layout.vector;
+        for (int64_t p = 0; p < kLanes; ++p) Store(to + p * layout.pair, block[p]);
       }
     }
   }
 }
 
 template <typename Decode>
-void ExpandSmall(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, std::byte* panel) {
-  auto* out = reinterpret_cast<float*>(panel);  // [pairs][64], as bit patterns
+void ExpandSmall(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, PanelLayout layout,
+                 std::byte* panel) {
+  auto* out = reinterpret_cast<float*>(panel);  // pairs, as bit patterns
   for (int64_t v = 0; v < kColumns; ++v) {
     const std::byte* rows[kLanes];
     for (int64_t r = 0; r < kLanes; ++r) {
@@ -79,8 +82,8 @@ void ExpandSmall(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, st
       F32 block[kLanes];
       for (int64_t r = 0; r < kLanes; ++r) block[r] = PairsOf<Decode>(rows[r], c);
       Transpose(block);
-      float* to = out + (c - begin) / 2 * kPanelRows + v * kLanes;
-      for (int64_t p = 0; p < kLanes; ++p) Store(to + p * kPanelRows, block[p]);
+      float* to = out + (c - begin) / 2 * layout.pair + v * layout.vector;
+      for (int64_t p = 0; p < kLanes; ++p) Store(to + p * layout.pair, block[p]);
     }
     if (c == end) continue;
     if constexpr (Decode::kOne > 0) {  // block types have whole blocks
@@ -92,19 +95,20 @@ void ExpandSmall(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, st
         block[r] = PairsOf<Decode>(rest, 0);
       }
       Transpose(block);
-      float* to = out + (c - begin) / 2 * kPanelRows + v * kLanes;
-      for (int64_t p = 0; p < (end - c + 1) / 2; ++p) Store(to + p * kPanelRows, block[p]);
+      float* to = out + (c - begin) / 2 * layout.pair + v * layout.vector;
+      for (int64_t p = 0; p < (end - c + 1) / 2; ++p) Store(to + p * layout.pair, block[p]);
     }
   }
 }
 
 // Rows [row, row + 64) and columns [begin, end), begin a multiple of 32 -> panel.
 template <typename Decode>
-void Expand(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, std::byte* panel) {
+void Expand(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, PanelLayout layout,
+            std::byte* panel) {
   if constexpr (Decode::kElements > 32) {
-    ExpandLarge<Decode>(a, row, begin, end, panel);
+    ExpandLarge<Decode>(a, row, begin, end, layout, panel);
   } else {
-    ExpandSmall<Decode>(a, row, begin, end, panel);
+    ExpandSmall<Decode>(a, row, begin, end, layout, panel);
   }
 }
 

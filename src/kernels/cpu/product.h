@@ -1,11 +1,17 @@
-// Where the product of a block of packed tokens with a panel of 64 rows goes. For the sources of
-// this folder only. Thread-safe.
+// The product of a block of packed tokens with a panel of 64 rows: how the panel lies, where the
+// sums go. For the sources of this folder only. Thread-safe.
 #pragma once
 
 #include "tenon/kernels/cpu/simd.h"
 
 namespace tenon::TN_ISA {
 namespace {
+
+// Where a panel keeps pair p of columns of rows 16 v ...: at p * pair + v * vector floats.
+struct PanelLayout {
+  int64_t pair = kPanelRows;
+  int64_t vector = kLanes;
+};
 
 struct ProductOut {
   float* y = nullptr;  // [tokens, rows]

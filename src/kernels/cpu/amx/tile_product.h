@@ -8,14 +8,18 @@ namespace tenon::amx {
 namespace {
 
 constexpr int64_t kTileRows = 16;
-constexpr int64_t kTileCols = 32;                // bf16 numbers of a tile's row
-constexpr int64_t kBlockTokens = 32;             // two tiles
-constexpr int64_t kPairStride = kPanelRows * 4;  // bytes between pairs of columns in a panel
+constexpr int64_t kTileCols = 32;     // bf16 numbers of a tile's row
+constexpr int64_t kBlockTokens = 32;  // two tiles
+constexpr int64_t kTileBytes = 1024;
+constexpr int64_t kBlockStepBytes = 2 * kTileBytes;
 
 constexpr int64_t PaddedCols(int64_t cols) {
   return (cols + kTileCols - 1) / kTileCols * kTileCols;
 }
+// A block is [padded cols / 32][32 tokens][32 cols], a panel [4 vectors of rows][pairs][16 rows]:
+// each tile is one stretch of memory.
 constexpr int64_t BlockBytes(int64_t cols) { return kBlockTokens * 2 * PaddedCols(cols); }
+constexpr PanelLayout PanelOf(int64_t cols) { return {kLanes, PaddedCols(cols) / 2 * kLanes}; }
 
 // Eight full tiles. A thread has no tiles before and gives them back after, for the system saves
 // them at every switch while they are in use.
@@ -35,10 +39,10 @@ struct Sums {
   float* Tile(int i) const { return at + i / 2 * kTileRows * stride + i % 2 * kTileRows; }
 };
 
-// sums = block times two tiles of the panel's rows, from `steps` tiles of columns; added to what is
-// there, or not.
-TN_INLINE void Multiply(const std::byte* block, int64_t token_stride, const std::byte* panel,
-                        int64_t steps, bool adds, Sums sums) {
+// sums = block times two vectors of the panel's rows, panel_stride bytes apart, from `steps` tiles
+// of columns; added to what is there, or not.
+TN_INLINE void Multiply(const std::byte* block, const std::byte* panel, int64_t steps,
+                        int64_t panel_stride, bool adds, Sums sums) {
   const auto stride = static_cast<size_t>(sums.stride) * sizeof(float);
   if (adds) {
     _tile_loadd(0, sums.Tile(0), stride);
@@ -51,12 +55,11 @@ TN_INLINE void Multiply(const std::byte* block, int64_t token_stride, const std:
     _tile_zero(2);
     _tile_zero(3);
   }
-  const std::byte* second = block + kTileRows * token_stride;
   for (int64_t s = 0; s < steps; ++s) {
-    _tile_loadd(4, block + s * 64, static_cast<size_t>(token_stride));
-    _tile_loadd(6, panel + s * kTileRows * kPairStride, kPairStride);
-    _tile_loadd(7, panel + s * kTileRows * kPairStride + 64, kPairStride);
-    _tile_loadd(5, second + s * 64, static_cast<size_t>(token_stride));
+    _tile_loadd(4, block + s * kBlockStepBytes, 64);
+    _tile_loadd(6, panel + s * kTileBytes, 64);
+    _tile_loadd(7, panel + panel_stride + s * kTileBytes, 64);
+    _tile_loadd(5, block + s * kBlockStepBytes + kTileBytes, 64);
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);
     _tile_dpbf16ps(2, 5, 6);
@@ -95,8 +98,8 @@ struct Tiles {
 
 // Up to 32 rows of fewer tokens than a block has, or with a bias: by way of a buffer. Sums start
 // from the same numbers as without one.
-TN_INLINE void MultiplyPart(const std::byte* block, int64_t token_stride, const std::byte* panel,
-                            int64_t steps, const ProductOut& out) {
+TN_INLINE void MultiplyPart(const std::byte* block, const std::byte* panel, int64_t steps,
+                            int64_t panel_stride, const ProductOut& out) {
   alignas(64) float buffer[kBlockTokens * 2 * kTileRows];
   const bool starts = out.adds || out.bias != nullptr;
   if (starts) {
@@ -104,17 +107,18 @@ TN_INLINE void MultiplyPart(const std::byte* block, int64_t token_stride, const 
       _mm512_store_ps(buffer + at, _mm512_maskz_loadu_ps(mask, out.adds ? y : out.bias + row));
     });
   }
-  Multiply(block, token_stride, panel, steps, starts, {buffer, 2 * kTileRows});
+  Multiply(block, panel, steps, panel_stride, starts, {buffer, 2 * kTileRows});
   ForVectors(out, [&](float* y, __mmask16 mask, int64_t at, int64_t /*row*/) {
     _mm512_mask_storeu_ps(y, mask, _mm512_load_ps(buffer + at));
   });
 }
 
-// A block [32 tokens][token_stride bytes] times a panel, from `cols` columns.
-TN_INLINE void MultiplyBlock(const std::byte* block, int64_t token_stride, int64_t cols,
-                             const std::byte* panel, const ProductOut& out) {
+// A block times a panel, from `cols` columns.
+TN_INLINE void MultiplyBlock(const std::byte* block, int64_t cols, const std::byte* panel,
+                             const ProductOut& out) {
   constexpr int64_t kHalf = 2 * kTileRows;
   const int64_t steps = PaddedCols(cols) / kTileCols;
+  const int64_t panel_stride = PanelOf(cols).vector * 4;
   for (int64_t first = 0; first < out.rows; first += kHalf) {
     const ProductOut half = {out.y + first,
                              out.stride,
@@ -122,11 +126,12 @@ TN_INLINE void MultiplyBlock(const std::byte* block, int64_t token_stride, int64
                              out.rows - first,
                              out.bias == nullptr ? nullptr : out.bias + first,
                              out.adds};
+    const std::byte* rows = panel + first / kTileRows * panel_stride;
     const bool whole = out.tokens == kBlockTokens && half.rows >= kHalf;
     if (whole && (out.adds || out.bias == nullptr)) {
-      Multiply(block, token_stride, panel + first * 4, steps, out.adds, {half.y, out.stride});
+      Multiply(block, rows, steps, panel_stride, out.adds, {half.y, out.stride});
     } else {
-      MultiplyPart(block, token_stride, panel + first * 4, steps, half);
+      MultiplyPart(block, rows, steps, panel_stride, half);
     }
   }
 }

@@ -9,29 +9,28 @@
 namespace tenon::amx {
 namespace {
 
-// A block is [32 tokens][padded cols].
 void PackBlock(const float* x, int64_t x_stride, int64_t tokens, int64_t cols, std::byte* block) {
   const int64_t padded = PaddedCols(cols);
   for (int64_t t = 0; t < kBlockTokens; ++t) {
-    std::byte* to = block + t * 2 * padded;
     for (int64_t i = 0; i < padded; i += kLanes) {
       const int64_t n = t < tokens ? cols - i : 0;
       const F32 v = n >= kLanes ? Load(x + t * x_stride + i)
                     : n <= 0    ? F32{}
                                 : LoadFirst(x + t * x_stride + i, n);
       const auto bits = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(v)));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 2 * i), bits);
+      std::byte* to = block + i / kTileCols * kBlockStepBytes + t * 64 + i % kTileCols * 2;
+      _mm256_store_si256(reinterpret_cast<__m256i*>(to), bits);
     }
   }
 }
 
 // The panel's columns that only fill the last tile are zero.
 void ClearPadding(int64_t cols, std::byte* panel) {
-  const int64_t begin = (cols + 1) / 2;
-  const int64_t end = PaddedCols(cols) / 2;
-  for (int64_t p = begin; p < end; ++p) {
-    for (int64_t i = 0; i < kPairStride; i += 64) {
-      _mm512_store_si512(panel + p * kPairStride + i, _mm512_setzero_si512());
+  const PanelLayout layout = PanelOf(cols);
+  auto* out = reinterpret_cast<float*>(panel);
+  for (int64_t v = 0; v < kPanelRows / kLanes; ++v) {
+    for (int64_t p = (cols + 1) / 2; p < PaddedCols(cols) / 2; ++p) {
+      Store(out + v * layout.vector + p * layout.pair, F32{});
     }
   }
 }
@@ -39,18 +38,17 @@ void ClearPadding(int64_t cols, std::byte* panel) {
 template <typename Decode>
 void MultiplyPanel(const PanelArgs& a, int64_t row, int64_t token_begin, int64_t token_end,
                    std::byte* panel) {
-  const int64_t token_stride = 2 * PaddedCols(a.cols);
   const float* bias = a.bias == nullptr ? nullptr : a.bias + row;
   const int64_t rows = a.rows - row < kPanelRows ? a.rows - row : kPanelRows;
   for (int64_t begin = 0; begin < a.cols; begin += kPanelCols) {
     const int64_t end = begin + kPanelCols < a.cols ? begin + kPanelCols : a.cols;
-    Expand<Decode>(a, row, begin, end, panel);
+    Expand<Decode>(a, row, begin, end, PanelOf(end - begin), panel);
     ClearPadding(end - begin, panel);
     const Tiles tiles;
     for (int64_t t = token_begin; t < token_end; t += kBlockTokens) {
       const int64_t tokens = token_end - t < kBlockTokens ? token_end - t : kBlockTokens;
-      MultiplyBlock(a.x + t / kBlockTokens * BlockBytes(a.cols) + 2 * begin, token_stride,
-                    end - begin, panel,
+      const std::byte* block = a.x + t / kBlockTokens * BlockBytes(a.cols);
+      MultiplyBlock(block + begin / kTileCols * kBlockStepBytes, end - begin, panel,
                     {a.y + t * a.y_stride + row, a.y_stride, tokens, rows, bias, begin > 0});
     }
   }
@@ -59,13 +57,14 @@ void MultiplyPanel(const PanelArgs& a, int64_t row, int64_t token_begin, int64_t
 struct Product {
   static constexpr int64_t kTokens = kBlockTokens;
   static constexpr int64_t BlockBytes(int64_t cols) { return amx::BlockBytes(cols); }
+  static constexpr PanelLayout Panel(int64_t cols) { return PanelOf(cols); }
   static void Pack(const float* x, int64_t x_stride, int64_t tokens, int64_t cols,
                    std::byte* block) {
     PackBlock(x, x_stride, tokens, cols, block);
   }
   static void Multiply(const std::byte* block, int64_t cols, const std::byte* panel,
                        const ProductOut& out) {
-    MultiplyBlock(block, 2 * PaddedCols(cols), cols, panel, out);
+    MultiplyBlock(block, cols, panel, out);
   }
   Tiles tiles;
 };

@@ -7,6 +7,7 @@ namespace {
 struct Product {
   static constexpr int64_t kTokens = kBlockTokens;
   static constexpr int64_t BlockBytes(int64_t cols) { return avx512_bf16_vnni::BlockBytes(cols); }
+  static constexpr PanelLayout Panel(int64_t /*cols*/) { return {}; }
   static void Pack(const float* x, int64_t x_stride, int64_t tokens, int64_t cols,
                    std::byte* block) {
     PackBlock(x, x_stride, tokens, cols, block);

@@ -15,7 +15,7 @@ void MultiplyPanel(const PanelArgs& a, int64_t row, int64_t token_begin, int64_t
   out.bias = a.bias == nullptr ? nullptr : a.bias + row;
   for (int64_t begin = 0; begin < a.cols; begin += kPanelCols) {
     const int64_t end = begin + kPanelCols < a.cols ? begin + kPanelCols : a.cols;
-    Expand<Decode>(a, row, begin, end, panel);
+    Expand<Decode>(a, row, begin, end, {}, panel);
     out.adds = begin > 0;
     const int64_t pairs = (end - begin + 1) / 2;
     for (int64_t t = token_begin; t < token_end; t += kBlockTokens) {
