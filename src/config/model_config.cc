@@ -7,11 +7,6 @@
 namespace tenon {
 namespace {
 
-// Generous; they keep a damaged config from costing gigabytes of bookkeeping.
-constexpr IntRange kLayers = {.low = 1, .high = 1 << 16};
-constexpr IntRange kHeads = {.low = 1, .high = 1 << 20};
-constexpr IntRange kHidden = {.low = 1, .high = 1 << 24};
-
 Sourced<int64_t> ReadSize(ConfigReader& reader, const SizeKey& key, IntRange range = kPositive) {
   if (key.fallback) return reader.Int(key.keys, *key.fallback, range);
   return reader.RequireInt(key.keys, range);
@@ -240,15 +235,15 @@ void ReadIdentity(ConfigReader& reader, ModelConfig& config) {
 
 void ReadSizes(ConfigReader& reader, ModelConfig& config, const SizesSpec& spec) {
   config.vocab = ReadSize(reader, spec.vocab);
-  config.hidden = ReadSize(reader, spec.hidden, kHidden);
-  config.layers = ReadSize(reader, spec.layers, kLayers);
+  config.hidden = ReadSize(reader, spec.hidden, kHiddenSize);
+  config.layers = ReadSize(reader, spec.layers, kLayerCount);
   config.tie_embeddings = reader.Bool(spec.tie_embeddings, spec.tied);
 }
 
 void ReadAttentionGeometry(ConfigReader& reader, ModelConfig& config, const AttentionKeys& keys) {
-  config.heads = ReadPerLayer(reader, config, keys.heads, kHeads);
+  config.heads = ReadPerLayer(reader, config, keys.heads, kHeadCount);
   if (keys.kv_heads.fallback || reader.Has(keys.kv_heads.keys)) {
-    config.kv_heads = ReadPerLayer(reader, config, keys.kv_heads, kHeads);
+    config.kv_heads = ReadPerLayer(reader, config, keys.kv_heads, kHeadCount);
   } else {
     config.kv_heads = config.heads;
     if (!IsPlaceholder(config.heads.origin)) {
@@ -258,7 +253,7 @@ void ReadAttentionGeometry(ConfigReader& reader, ModelConfig& config, const Atte
     }
   }
   if (keys.head_dim.fallback || reader.Has(keys.head_dim.keys)) {
-    config.head_dim = ReadPerLayer(reader, config, keys.head_dim, kHeads);
+    config.head_dim = ReadPerLayer(reader, config, keys.head_dim, kHeadCount);
   } else {
     config.head_dim = DeriveHeadDim(reader, config, keys);
   }
@@ -306,6 +301,21 @@ Sourced<Activation> ReadActivation(ConfigReader& reader, const Keys& keys,
 void ReadMlp(ConfigReader& reader, ModelConfig& config, const MlpSpec& spec) {
   config.intermediate = ReadPerLayer(reader, config, spec.intermediate, kPositive);
   config.activation = ReadActivation(reader, spec.activation, spec.default_activation);
+}
+
+Sourced<int64_t> ReadExpertCount(ConfigReader& reader, const ModelConfig& config, const Keys& keys,
+                                 int64_t fallback) {
+  constexpr int64_t kMostInAll = 1 << 20;
+  Sourced<int64_t> experts = reader.Int(keys, fallback);
+  if (IsPlaceholder(experts.origin) || IsPlaceholder(config.layers.origin)) return experts;
+  if (config.layers.value * experts.value <= kMostInAll) return experts;
+  reader.AddError(fmt::format(
+      "layers x experts = {} x {}, their product must be at most {}; layers set by {}, experts by "
+      "{}; fix: correct {}",
+      config.layers.value, experts.value, kMostInAll, config.layers.origin.Text(),
+      experts.origin.Text(), reader.source_name()));
+  experts.value = 1;
+  return experts;
 }
 
 void ReadNormEps(ConfigReader& reader, ModelConfig& config, const Keys& keys,

@@ -17,6 +17,14 @@
 
 namespace tenon {
 
+// Numbers of things that are kept books of. Generous; they keep a damaged config from costing
+// gigabytes before its memory is counted.
+inline constexpr IntRange kLayerCount = {.low = 1, .high = 1 << 16};
+inline constexpr IntRange kHeadCount = {.low = 1, .high = 1 << 20};  // and the width of a head
+inline constexpr IntRange kHiddenSize = {.low = 1, .high = 1 << 24};
+// Taps of a causal convolution; with one it would remember nothing.
+inline constexpr IntRange kConvTaps = {.low = 2, .high = 1 << 10};
+
 // A group that a family did not read keeps its zeros.
 struct ModelConfig {
   Sourced<std::string> model_type;
@@ -95,6 +103,11 @@ void ReadMlp(ConfigReader& reader, ModelConfig& config, const MlpSpec& spec = {}
 // One activation by Hugging Face's names (activations.py, ACT2CLS). No fallback: required.
 Sourced<Activation> ReadActivation(ConfigReader& reader, const Keys& keys,
                                    std::optional<Activation> fallback = {});
+
+// Experts of a layer, after ReadSizes. Error: more than 2^20 in all layers together (1 is
+// returned).
+Sourced<int64_t> ReadExpertCount(ConfigReader& reader, const ModelConfig& config, const Keys& keys,
+                                 int64_t fallback);
 
 void ReadNormEps(ConfigReader& reader, ModelConfig& config, const Keys& keys,
                  std::optional<double> fallback);

@@ -25,7 +25,7 @@ struct MixtralConfig : ModelConfig {
     ReadTokens(reader, *this);
     ReadRope(reader, *this, {.theta = 1e6});
     window = reader.IntOrNull("sliding_window").value;
-    experts = reader.Int({"num_local_experts", "num_experts"}, 8).value;
+    experts = ReadExpertCount(reader, *this, {"num_local_experts", "num_experts"}, 8).value;
     experts_per_token = reader.Int("num_experts_per_tok", 2, {.low = 1, .high = experts}).value;
     reader.Ignore({"router_*"});
   }
