@@ -65,7 +65,8 @@ struct Lfm2Config : ModelConfig {
     const std::optional<double> multiplier =
         reader.DoubleOrNull("block_ffn_dim_multiplier", kPositiveReal).value;
     if (!adjust) return;
-    const double scaled = static_cast<double>(2 * inner / 3) * multiplier.value_or(1);
+    const int64_t two_thirds = 2 * inner / 3;
+    const double scaled = static_cast<double>(two_thirds) * multiplier.value_or(1);
     if (scaled < 1 || scaled > static_cast<double>(kPositive.high)) {
       reader.Error("block_ff_dim",
                    "times 2/3 and block_ffn_dim_multiplier must be from 1 to 2147483647");

@@ -21,6 +21,7 @@ struct MixtralConfig : ModelConfig {
     ReadAttentionGeometry(reader, *this);
     ReadMaxPosition(reader, *this, {"max_position_embeddings", 4096 * 32});
     ReadMlp(reader, *this, {.default_activation = Activation::kSilu});
+    RequireAlike(reader, "intermediate_size", intermediate);
     ReadNormEps(reader, *this, "rms_norm_eps", 1e-5);
     ReadTokens(reader, *this);
     ReadRope(reader, *this, {.theta = 1e6});

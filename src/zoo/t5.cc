@@ -23,6 +23,8 @@ struct T5Config : ModelConfig {
     ReadSizes(reader, *this, {.hidden = {"d_model"}, .layers = {"num_layers"}, .tied = true});
     ReadAttentionGeometry(reader, *this,
                           {.heads = {"num_heads"}, .kv_heads = {Keys()}, .head_dim = {"d_kv"}});
+    RequireAlike(reader, "num_heads", heads);
+    RequireAlike(reader, "d_kv", head_dim);
     inner = reader.RequireInt("d_ff").value;
     ReadTokens(reader, *this);
     decoder_layers = reader.Int("num_decoder_layers", layers.value, kLayerCount).value;
