@@ -1,6 +1,8 @@
 // Llama 1-3 and what follows it exactly (Hugging Face modeling_llama.py): pre-norm blocks of
 // grouped attention with half rope and a gated MLP. GGUF's "llama" stores q and k rows in
 // interleaved pairs.
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "tenon/modules/attention.h"
@@ -99,7 +101,8 @@ class LlamaForCausalLM final : public Model {
                           const std::string& canonical, const std::string& stored) {
     for (size_t i = 0; i < heads.values().size(); ++i) {
       const std::string layer = heads.is_list() ? std::to_string(i) : "{}";
-      names.Add("model.layers." + layer + "." + canonical, "blk." + layer + "." + stored,
+      names.Add(fmt::format("model.layers.{}.{}", layer, canonical),
+                fmt::format("blk.{}.{}", layer, stored),
                 {TransformStep::PermuteQk(heads.values()[i])});
     }
   }
