@@ -1,9 +1,12 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <memory>
 
 #include "command.h"
+#include "tenon/base/file.h"
 #include "tenon/base/text.h"
 #include "tenon/engine/benchmark.h"
 
@@ -17,6 +20,7 @@ struct BenchArguments {
   BenchmarkOptions bench;
   std::string format = "md";
   bool profile = false;
+  std::string trace;
 };
 
 void PrintMarkdown(const BenchmarkReport& report, const PlannedModel& plan) {
@@ -95,11 +99,39 @@ void PrintProfile(const ModelRunner& runner) {
   }
 }
 
+// Chrome's trace format (chrome://tracing, Perfetto): complete events, microseconds.
+Status WriteTrace(const ModelRunner& runner, const std::string& path) {
+  const std::vector<ModelRunner::TraceSpan> trace = runner.trace();
+  int64_t first = std::numeric_limits<int64_t>::max();
+  for (const ModelRunner::TraceSpan& span : trace) first = std::min(first, span.begin_ns);
+  const auto microseconds = [](int64_t ns) { return 1e-3 * static_cast<double>(ns); };
+  Json::Array events;
+  for (const ModelRunner::TraceSpan& span : trace) {
+    Json args;
+    args.Set("step", span.step);
+    args.Set("module", span.scope);
+    Json event;
+    event.Set("name", span.kernel);
+    event.Set("cat", span.op);
+    event.Set("ph", "X");
+    event.Set("ts", microseconds(span.begin_ns - first));
+    event.Set("dur", microseconds(span.end_ns - span.begin_ns));
+    event.Set("pid", 1);
+    event.Set("tid", static_cast<int64_t>(span.thread));
+    event.Set("args", std::move(args));
+    events.push_back(std::move(event));
+  }
+  Json out;
+  out.Set("traceEvents", std::move(events));
+  return WriteFile(path, out.Dump());
+}
+
 Status Bench(const BenchArguments& arguments) {
   TN_ASSIGN_OR_RETURN(auto plan, arguments.model.Plan());
   TN_ASSIGN_OR_RETURN(const auto runner, ModelRunner::Load(std::move(plan)));
-  if (arguments.profile) runner->Profile();
+  if (arguments.profile || !arguments.trace.empty()) runner->Profile();
   TN_ASSIGN_OR_RETURN(const BenchmarkReport report, RunBenchmark(*runner, arguments.bench));
+  if (!arguments.trace.empty()) TN_RETURN_IF_ERROR(WriteTrace(*runner, arguments.trace));
   if (arguments.format == "json") {
     PrintJson(report, *runner);
     return {};
@@ -133,6 +165,8 @@ Action AddBench(CLI::App& app) {
       ->check(CLI::Range(1, 1000));
   command->add_option("-o", arguments->format, "Output: md, json, csv")
       ->check(CLI::IsMember({"md", "json", "csv"}));
+  command->add_option("--trace", arguments->trace,
+                      "File to write: the last run of each step, for chrome://tracing or Perfetto");
   command->add_flag("--profile", arguments->profile, "Also where the time goes, by kernel");
   return [arguments] { return Bench(*arguments); };
 }

@@ -10,6 +10,7 @@
 
 #include "tenon/cache/cache_spec.h"
 #include "tenon/numeric/dtype.h"
+#include "tenon/ops/matmul.h"
 
 namespace tenon {
 
@@ -50,6 +51,7 @@ struct AttentionSpec {
   int64_t v_head_dim = 0;
   float scale = 0;                         // multiplies q.k
   DType kv_dtype = DType::kF32;            // of cached rows; set before selection
+  Compute compute = Compute::kFp32;        // what products may round to; set before selection
   int32_t page_tokens = 16;                // set before selection
   std::optional<KvLayout> kv_layout = {};  // of rows shared with another layer; else the backend's
   std::optional<int64_t> window = {};      // a query sees itself and window - 1 keys before it

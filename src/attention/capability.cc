@@ -55,6 +55,7 @@ constexpr FeatureRow kFeatures[] = {
 std::string TextOf(int64_t number) { return std::to_string(number); }
 std::string TextOf(DType dtype) { return std::string(NameOf(dtype)); }
 std::string TextOf(KvLayout layout) { return std::string(NameOf(layout)); }
+std::string TextOf(Compute compute) { return std::string(NameOf(compute)); }
 
 template <typename T>
 std::string ListOf(const ValueSet<T>& set) {
@@ -124,6 +125,7 @@ std::vector<Refusal> RefusalsOf(const KernelRow& row, const AttentionSpec& spec,
       CheckValue("kv_layout", row.layouts, *spec.kv_layout, refusals);
   }
   CheckValue("head_dim", row.head_dims, spec.head_dim, refusals);
+  CheckValue("compute", row.computes, spec.compute, refusals);
   const FeatureSet missing = RequiredFeatures(spec) & ~row.features;
   for (const FeatureRow& f : kFeatures) {
     if (!Has(missing, f.feature)) continue;
@@ -145,16 +147,16 @@ const AttentionBackend* BackendTable::Find(std::string_view name) const {
 }
 
 std::string CapabilityMatrix(const BackendTable& table) {
-  std::vector<std::array<std::string, 9>> lines = {{"backend", "kernel", "phase", "isa", "kv_dtype",
-                                                    "page_tokens", "kv_layout", "head_dim",
-                                                    "features"}};
+  std::vector<std::array<std::string, 10>> lines = {{"backend", "kernel", "phase", "isa",
+                                                     "kv_dtype", "page_tokens", "kv_layout",
+                                                     "head_dim", "compute", "features"}};
   for (const KernelRow& row : table.rows) {
     lines.push_back({std::string(row.backend), std::string(row.kernel),
                      std::string(NameOf(row.phase)), std::string(NameOf(row.isa)),
                      ListOf(row.kv_dtypes), ListOf(row.page_tokens), ListOf(row.layouts),
-                     ListOf(row.head_dims), FeatureList(row.features)});
+                     ListOf(row.head_dims), ListOf(row.computes), FeatureList(row.features)});
   }
-  std::array<size_t, 9> widths{};
+  std::array<size_t, 10> widths{};
   for (const auto& line : lines) {
     for (size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
   }

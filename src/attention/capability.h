@@ -88,6 +88,7 @@ struct KernelRow {
   ValueSet<int32_t> page_tokens = {};
   ValueSet<KvLayout> layouts = {};  // without MLA, whose rows have one layout
   ValueSet<int64_t> head_dims = {};
+  ValueSet<Compute> computes = {};
 };
 
 // Why a row does not serve a spec. `set_by` and `fix` are filled in by the selector.

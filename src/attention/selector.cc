@@ -72,13 +72,15 @@ void Explain(const Request& r, const SpecOrigins& origins, std::vector<Refusal>&
     const Origin& origin = a == "isa"           ? origins.machine
                            : a == "kv_dtype"    ? origins.kv_dtype
                            : a == "page_tokens" ? origins.page_tokens
+                           : a == "compute"     ? origins.compute
                                                 : origins.model;
     refusal.set_by = origin.Text();
     if (!serving.empty()) {
       refusal.fix = fmt::format("--attn-backend {}", Join(serving, " or "));
-    } else if (a == "kv_dtype" || a == "page_tokens") {
-      refusal.fix = fmt::format("--{} one of {}", a == "kv_dtype" ? "kv-dtype" : "page-tokens",
-                                refusal.supports);
+    } else if (a == "kv_dtype" || a == "page_tokens" || a == "compute") {
+      std::string option = a;
+      std::replace(option.begin(), option.end(), '_', '-');
+      refusal.fix = fmt::format("--{} one of {}", option, refusal.supports);
     } else if (a == "isa") {
       refusal.fix = "a machine with " + refusal.supports;
     } else {

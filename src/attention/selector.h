@@ -17,6 +17,7 @@ struct SpecOrigins {
   Origin model = {Origin::Kind::kCheckpoint, {}};  // everything that follows from the model
   Origin kv_dtype = {};
   Origin page_tokens = {};
+  Origin compute = {};
   Origin machine = {Origin::Kind::kDerived, "this machine"};
 };
 

@@ -1,6 +1,6 @@
 // ThreadTeam: a fixed set of threads that run one function together (the calling thread is member
-// 0). They spin briefly between runs, then sleep. Not a task queue. One caller at a time; Meet()
-// only inside Run.
+// 0), all of them or the first few. They spin briefly between runs, then sleep; waiting inside a
+// run is spinning, then yielding. Not a task queue. One caller at a time; Meet() only inside Run.
 #pragma once
 
 #include <atomic>
@@ -8,9 +8,13 @@
 #include <cstdint>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace tenon {
+
+// A clock without system calls; its unit is some fraction of a nanosecond or so.
+uint64_t Ticks();
 
 class ThreadTeam {
  public:
@@ -22,33 +26,52 @@ class ThreadTeam {
 
   int threads() const { return threads_; }
 
-  // Runs work(context, thread) on every member and returns when all are done. Allocates nothing.
+  // Runs work(context, thread) on members [0, active) and returns when all are done; the others
+  // sleep. Allocates nothing.
   using Work = void (*)(void* context, int thread);
-  void Run(Work work, void* context);
+  void Run(int active, Work work, void* context);
   template <typename Function>
-  void Run(Function&& function) {
-    Run([](void* context,
-           int thread) { (*static_cast<std::remove_reference_t<Function>*>(context))(thread); },
+  void Run(int active, Function&& function) {
+    Run(
+        active,
+        [](void* context, int thread) {
+          (*static_cast<std::remove_reference_t<Function>*>(context))(thread);
+        },
         &function);
   }
+  template <typename Function>
+  void Run(Function&& function) {
+    Run(threads_, std::forward<Function>(function));
+  }
 
-  // Every member waits here until all have arrived; what each wrote before is then visible to all.
+  // Every active member waits here until all have arrived; what each wrote before is then visible
+  // to all.
   void Meet();
+
+  // How often a member has waited longer than it spins, in meetings and at the ends of runs.
+  int64_t long_waits() const { return long_waits_.load(std::memory_order_relaxed); }
 
  private:
   void Loop(int thread);
+  template <typename Done>
+  void WaitFor(Done done);
+  // Of a round: how many members take part.
+  static constexpr uint64_t kActiveMask = 0xFFFF;
+  static int ActiveOf(uint64_t round) { return static_cast<int>(round & kActiveMask); }
 
   const int threads_;
+  int active_;  // in this run
   Work work_ = nullptr;
   void* context_ = nullptr;
-  std::atomic<uint32_t> round_{0};    // a new value starts a run
+  std::atomic<uint64_t> round_;       // a new value starts a run: a count, then ActiveOf
   std::atomic<int> running_{0};       // members still inside the run, the caller not counted
   std::atomic<int> arrived_{0};       // at the current Meet
   std::atomic<uint32_t> meeting_{0};  // number of completed meetings
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;  // only for sleeping
   std::condition_variable wake_;
-  std::atomic<int> sleeping_{0};
+  std::atomic<int> sleeping_{0};  // of the members that the last round had
+  std::atomic<int64_t> long_waits_{0};
   std::vector<std::thread> members_;
 };
 

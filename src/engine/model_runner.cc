@@ -232,14 +232,32 @@ void ModelRunner::Profile() {
   for (auto& [key, step] : steps_) step.tape->Profile();
 }
 
+std::string ModelRunner::NameOf(const StepKey& key) {
+  if (key.phase == RequestPhase::kDecode) return "decode";
+  return fmt::format("{} {}", key.encode ? "encode" : "prefill", key.num_tokens);
+}
+
+std::vector<ModelRunner::TraceSpan> ModelRunner::trace() const {
+  std::vector<TraceSpan> trace;
+  for (const auto& [key, step] : steps_) {
+    const auto records = step.tape->records();
+    const auto spans = step.tape->spans();
+    for (size_t i = 0; i < spans.size(); ++i) {
+      const Tape::Record& record = records[i % records.size()];
+      if (spans[i].end_ns == 0) continue;
+      trace.push_back({NameOf(key), record.op, record.kernel, record.scope,
+                       static_cast<int>(i / records.size()), spans[i].begin_ns, spans[i].end_ns});
+    }
+  }
+  return trace;
+}
+
 std::vector<ModelRunner::ProfileRow> ModelRunner::profile() const {
   std::vector<ProfileRow> rows;
   for (const auto& [key, step] : steps_) {
     if (step.tape->times().empty()) continue;
     const size_t first = rows.size();
-    const std::string name = key.phase == RequestPhase::kDecode ? "decode"
-                             : key.encode ? fmt::format("encode {}", key.num_tokens)
-                                          : fmt::format("prefill {}", key.num_tokens);
+    const std::string name = NameOf(key);
     for (size_t i = 0; i < step.tape->records().size(); ++i) {
       const Tape::Record& record = step.tape->records()[i];
       const Tape::RecordTime& time = step.tape->times()[i];

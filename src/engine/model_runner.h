@@ -64,6 +64,16 @@ class ModelRunner {
     double wait_seconds = 0;  // for other threads, before the record
   };
   std::vector<ProfileRow> profile() const;
+  // The last run of each kind of step, record by record on every thread that took part.
+  struct TraceSpan {
+    std::string step;
+    std::string_view op;
+    std::string_view kernel;
+    std::string_view scope;  // path of the module
+    int thread = 0;
+    int64_t begin_ns = 0, end_ns = 0;  // steady clock
+  };
+  std::vector<TraceSpan> trace() const;
 
  private:
   struct StepKey {
@@ -75,6 +85,7 @@ class ModelRunner {
     bool taps = false;
     auto operator<=>(const StepKey&) const = default;
   };
+  static std::string NameOf(const StepKey& key);
   struct RecordedStep {
     std::unique_ptr<Tape> tape;
     Value logits;

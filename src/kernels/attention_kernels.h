@@ -96,6 +96,12 @@ struct AttentionKernels {
   // heads. A row's result depends neither on the other rows nor on the page size. scratch:
   // OnlineScratchFloats.
   void (*online)(const AttendArgs& args, const AttendState& out, float* scratch) = nullptr;
+  // The same for many queries, of which there are at most kAttendBlockQueries: q, k, v and the
+  // weights rounded to bf16, fp32 sums. Without a second key part; values are finite. The states
+  // lie head_stride apart, rows too, and there is room for kAttendBlockStates of them: those that
+  // are no query's hold anything afterwards. Null: none. scratch: BlocksScratchBytes, 64-byte
+  // aligned.
+  void (*blocks)(const AttendArgs& args, const AttendState& out, std::byte* scratch) = nullptr;
   // into = the state over both parts' keys (disjoint). One head.
   void (*fold)(float* into, const float* part, int64_t v_width) = nullptr;
   // Joins the head's sink (null: none) and normalises: out [v_width], stats [2] or null. One head.
@@ -120,6 +126,18 @@ constexpr int64_t VanillaScratchFloats(int64_t k_width, int64_t v_width) {
 // A tile of keys, of values and of scores.
 constexpr int64_t OnlineScratchFloats(int64_t k_width, int64_t v_width) {
   return kAttendTile * (k_width + v_width + kAttendQueries);
+}
+
+inline constexpr int64_t kAttendBlockQueries = 128;  // (row, head) pairs
+inline constexpr int64_t kAttendBlockStates = 132;   // whole blocks of 32 tokens, or of 6
+inline constexpr int64_t kAttendBlockKeys = 128;
+// Queries and weights (up to 32 more for the last block), keys and values as bf16, scores.
+constexpr int64_t BlocksScratchBytes(int64_t k_width, int64_t v_width) {
+  constexpr int64_t kQueries = kAttendBlockQueries + 32;
+  const int64_t k_cols = (k_width + 31) / 32 * 32;
+  const int64_t v_cols = (v_width + 63) / 64 * 64;
+  return kQueries * 2 * (2 * k_cols + kAttendBlockKeys) + kAttendBlockKeys * 2 * (k_cols + v_cols) +
+         kAttendBlockStates * 4 * kAttendBlockKeys + 5 * 64;
 }
 
 AttentionKernels ReferenceAttentionKernels();

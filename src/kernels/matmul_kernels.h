@@ -1,6 +1,6 @@
 // Matmul kernels: a weight's rows as they are stored times activations, in fp32 or with narrow
-// activations (bf16, or int8 in blocks of 32 with a scale each). Plain functions over raw pointers,
-// single-threaded over a range, no STL. Part of table.h.
+// activations (bf16, or integers in blocks of 32 with a scale each). Plain functions over raw
+// pointers, single-threaded over a range, no STL. Part of table.h.
 #pragma once
 
 #include <cstddef>
@@ -43,15 +43,19 @@ constexpr int64_t MatmulScratchFloats(int64_t cols) { return kMatmulScratchRows 
 // bytes; columns beyond the last count as zero.
 enum class PackedForm : uint8_t {
   kBf16,  // [cols] bf16
-  // int8 in blocks of 32, scale = max|x| / 127. Groups of 4 blocks: elements 0-15 of each, then
-  // 16-31 of each (as nibbles lie in Q4_0 and Q4_1), then per 4-byte lane of both: -8 * sum of the
-  // int8 (i32), the block's scale, scale * sum, scale * sum over the whole block (f32).
+  // Integers of 16 bits in blocks of 32, scale = max|x| / kIntegerTop, as two planes of bytes: the
+  // integer is 256 * high + low, both int8. Exact enough that the weights' own rounding is all
+  // that is left. Groups of 4 blocks: high plane of elements 0-15 of each block, then of 16-31 (as
+  // nibbles lie in Q4_0 and Q4_1), the low plane likewise, then per 4-byte lane of both: -8 * sum
+  // of the integers (i32), the block's scale, scale * sum, scale * sum over the whole block (f32).
   kNibbles,
-  // Groups of 2 blocks in their own order, then per 4-byte lane: -128 * sum (i32), the scale (f32).
+  // The same integers in groups of 2 blocks in their own order: high plane, low plane, then per
+  // 4-byte lane: -sum (i32), the scale, scale * sum (f32).
   kBytes,
 };
-constexpr int64_t kNibblesGroup = 128, kNibblesGroupBytes = 384;
-constexpr int64_t kBytesGroup = 64, kBytesGroupBytes = 192;
+inline constexpr float kIntegerTop = 127 * 256;
+constexpr int64_t kNibblesGroup = 128, kNibblesGroupBytes = 512;
+constexpr int64_t kBytesGroup = 64, kBytesGroupBytes = 320;
 constexpr int64_t PackedRowBytes(PackedForm form, int64_t cols) {
   switch (form) {
     case PackedForm::kBf16:

@@ -23,6 +23,7 @@ AttentionCore::AttentionCore(const Scope& scope, const AttentionSpec& spec)
     : Module(scope), spec_(spec) {
   const ConstructionOptions& options = scope.context().options;
   spec_.kv_dtype = options.kv_dtype.value;
+  spec_.compute = options.compute.value;
   const int64_t row_bytes = spec_.CachedWidth() * RowBytes(spec_.kv_dtype, 1);
   spec_.page_tokens = options.page_tokens.value > 0
                           ? static_cast<int32_t>(options.page_tokens.value)
@@ -34,7 +35,8 @@ void AttentionCore::SelectAttention(LoadContext& context) {
   const Sourced<std::string>& wanted = context.options.attention_backend;
   choice_ = SelectBackend(wanted, spec_, context.machine, *context.backends,
                           {.kv_dtype = context.options.kv_dtype.origin,
-                           .page_tokens = context.options.page_tokens.origin});
+                           .page_tokens = context.options.page_tokens.origin,
+                           .compute = context.options.compute.origin});
   if (choice_.backend == nullptr) {
     for (const std::string& refusal : choice_.RefusalTexts())
       context.Error(path() + ": " + refusal);

@@ -9,8 +9,9 @@
 
 namespace tenon {
 
-// What activations may be rounded to. kBf16: bf16, or int8 in blocks of 32 where a GGUF block
-// format meets few tokens; sums are fp32 either way. A table without such kernels computes in fp32.
+// What activations may be rounded to. kBf16: bf16, or integers of 16 bits in blocks of 32 where a
+// GGUF block format meets few tokens; sums are fp32 either way. A table without such kernels
+// computes in fp32.
 enum class Compute { kFp32, kBf16 };
 std::string_view NameOf(Compute compute);
 

@@ -163,7 +163,7 @@ void RunMany(const ManyArgs& a, const RunContext& context, int64_t begin, int64_
 // Parts of the tokens, so that narrow matrices have enough items to share out; each part expands
 // its panel again, so parts stay large.
 int64_t TokenParts(int64_t panels, int64_t num_tokens) {
-  constexpr int64_t kItems = 16;
+  constexpr int64_t kItems = 8;
   constexpr int64_t kLeastTokens = 96;
   return std::clamp<int64_t>(CeilDiv(kItems, panels), 1,
                              std::max<int64_t>(1, num_tokens / kLeastTokens));

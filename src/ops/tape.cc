@@ -161,6 +161,7 @@ void Tape::Seal(int threads) {
   TN_CHECK(!sealed_, "a tape is sealed once");
   sealed_ = true;
   threads_ = threads;
+  team_size_ = TeamSize(threads);
   PlaceMeetings();
   PlaceBuffers(threads);
   for (const Record& record : records_) {
@@ -196,7 +197,11 @@ void Tape::Run(ThreadTeam& team) {
   TN_CHECK(arena_ != nullptr || arena_bytes_ == 0, "bind before running");
   TN_CHECK(team.threads() == threads_, "a tape runs with the team size it was sealed for");
   for (size_t i = 0; i < records_.size(); ++i) claimed_[i].store(0, std::memory_order_relaxed);
-  team.Run([&](int thread) { Execute(team, thread); });
+  const int64_t waits = team.long_waits();
+  const uint64_t begin = Ticks();
+  std::fill(spans_.begin(), spans_.end(), RecordSpan{});
+  team.Run(team_size_.size(), [&](int thread) { Execute(team, thread); });
+  team_size_.Report(Ticks() - begin, team.long_waits() != waits);
 }
 
 void Tape::RunRecord(size_t index, const RunContext& context) {
@@ -215,30 +220,34 @@ void Tape::RunRecord(size_t index, const RunContext& context) {
 }
 
 void Tape::Execute(ThreadTeam& team, int thread) {
-  if (thread == 0 && !times_.empty()) return ExecuteProfiled(team);
   const RunContext context{thread, threads_,
                            scratch_ == nullptr ? nullptr : scratch_ + thread * scratch_per_thread_};
+  if (!times_.empty()) return ExecuteProfiled(team, context);
   for (size_t i = 0; i < records_.size(); ++i) {
     if (records_[i].meet_before) team.Meet();
     RunRecord(i, context);
   }
 }
 
-void Tape::ExecuteProfiled(ThreadTeam& team) {
-  using Clock = std::chrono::steady_clock;
-  const auto ns = [](Clock::duration d) {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count();
+void Tape::ExecuteProfiled(ThreadTeam& team, const RunContext& context) {
+  const auto now = [] {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
   };
-  const RunContext context{0, threads_, scratch_};
-  Clock::time_point last = Clock::now();
+  RecordSpan* spans = spans_.data() + static_cast<size_t>(context.thread) * records_.size();
+  int64_t last = now();
   for (size_t i = 0; i < records_.size(); ++i) {
     if (records_[i].meet_before) team.Meet();
-    const Clock::time_point begin = Clock::now();
+    const int64_t begin = now();
     RunRecord(i, context);
-    const Clock::time_point end = Clock::now();
-    ++times_[i].runs;
-    times_[i].wait_ns += ns(begin - last);
-    times_[i].work_ns += ns(end - begin);
+    const int64_t end = now();
+    spans[i] = {begin, end};
+    if (context.thread == 0) {
+      ++times_[i].runs;
+      times_[i].wait_ns += begin - last;
+      times_[i].work_ns += end - begin;
+    }
     last = end;
   }
 }

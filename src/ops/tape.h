@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "tenon/base/team_size.h"
 #include "tenon/base/thread_team.h"
 #include "tenon/ops/value.h"
 
@@ -111,10 +112,15 @@ class Tape {
 
   // Gives the sealed tape its memory: arena_bytes() and scratch_bytes(), 64-byte aligned.
   void Bind(std::byte* arena, std::byte* scratch);
-  // Executes the records; threads() of the team must be what Seal was told. Allocates nothing.
+  // Executes the records; threads() of the team must be what Seal was told. Fewer of them work
+  // while a busy neighbour makes that faster; results do not depend on it. Allocates nothing.
   void Run(ThreadTeam& team);
-  // From now on Run measures each record on thread 0. Allocates.
-  void Profile() { times_.resize(records_.size()); }
+  // From now on Run measures each record. Allocates. Of a sealed tape.
+  void Profile() {
+    times_.resize(records_.size());
+    spans_.resize(records_.size() * static_cast<size_t>(threads_));
+  }
+  // On thread 0, over all runs.
   struct RecordTime {
     int64_t runs = 0;
     int64_t wait_ns = 0;  // for the others, before the record
@@ -122,6 +128,13 @@ class Tape {
   };
   // [records], or empty.
   std::span<const RecordTime> times() const { return times_; }
+  // Of the last run; steady clock. Zeros: the thread took no part.
+  struct RecordSpan {
+    int64_t begin_ns = 0;
+    int64_t end_ns = 0;
+  };
+  // [threads, records], or empty.
+  std::span<const RecordSpan> spans() const { return spans_; }
 
   // A kept value's bytes (thread 0's copy of a private one); valid between Run and the next Run.
   TensorView ViewOf(const Value& value) const;
@@ -179,7 +192,7 @@ class Tape {
   void PlaceBuffers(int threads);
   void Execute(ThreadTeam& team, int thread);
   void RunRecord(size_t index, const RunContext& context);
-  void ExecuteProfiled(ThreadTeam& team);
+  void ExecuteProfiled(ThreadTeam& team, const RunContext& context);
 
   const KernelTable* kernels_;
   const char* scope_ = "";
@@ -190,6 +203,8 @@ class Tape {
   std::vector<ResourceKey> resources_;
   std::vector<Kept> kept_;
   std::vector<RecordTime> times_;
+  std::vector<RecordSpan> spans_;
+  TeamSize team_size_{1};
   bool sealed_ = false;
   int threads_ = 0;
   int64_t arena_bytes_ = 0;

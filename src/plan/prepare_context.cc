@@ -40,7 +40,7 @@ Result<Compute> ResolveCompute(const Sourced<std::string>& wanted, LoadContext& 
                     .requested = "auto",
                     .resolved = std::string(NameOf(compute)),
                     .by = "options",
-                    .why = can_narrow ? "the kernels multiply bf16, and int8 for GGUF blocks"
+                    .why = can_narrow ? "the kernels multiply bf16, and integers for GGUF blocks"
                                       : "the kernels of this instruction set multiply fp32"});
     return compute;
   }

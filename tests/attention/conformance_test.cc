@@ -81,6 +81,7 @@ struct Case {
   const char* backend;
   DType dtype;
   int32_t page_tokens;
+  Compute compute = Compute::kFp32;
 };
 
 class Conformance : public testing::TestWithParam<Case> {};
@@ -93,6 +94,7 @@ TEST_P(Conformance, MixedRaggedSteps) {
     for (const Variant& variant : kVariants) {
       AttentionSpec spec = SpecOf(widths);
       spec.kv_dtype = GetParam().dtype;
+      spec.compute = GetParam().compute;
       spec.page_tokens = GetParam().page_tokens;
       variant.apply(spec, tables);
       ASSERT_FALSE(ProblemOf(spec).has_value());
@@ -102,7 +104,7 @@ TEST_P(Conformance, MixedRaggedSteps) {
         threads = threads % 3 + 1;
         const auto out = RunLayer(*backend, spec, *requests, data,
                                   {.threads = threads, .seed = static_cast<unsigned>(threads)});
-        EXPECT_LT(Distance(out, expected), ToleranceOf(*backend))
+        EXPECT_LT(Distance(out, expected), ToleranceOf(*backend, spec))
             << variant.name << ", head_dim " << widths.head_dim << ", threads " << threads << ", "
             << requests->size() << " requests";
       }
@@ -118,12 +120,13 @@ TEST_P(Conformance, EncodersSeeTheirOwnRowsOnly) {
     for (const Variant& variant : kVariants) {
       AttentionSpec spec = SpecOf(widths);
       spec.kind = AttentionKind::kEncoder;
-      spec.kv_dtype = GetParam().dtype;  // nothing is cached: no rounding
+      spec.kv_dtype = GetParam().dtype;
+      spec.compute = GetParam().compute;  // nothing is cached: no rounding
       variant.apply(spec, tables);
       const auto data = MakeData(spec, requests, 5);
       const auto expected = BruteForce(spec, DType::kF32, requests, data);
       const auto out = RunLayer(*backend, spec, requests, data, {.threads = 2});
-      EXPECT_LT(Distance(out, expected), ToleranceOf(*backend)) << variant.name;
+      EXPECT_LT(Distance(out, expected), ToleranceOf(*backend, spec)) << variant.name;
     }
   }
 }
@@ -136,6 +139,7 @@ TEST_P(Conformance, CrossAttendsTheEncodersRows) {
     AttentionSpec spec = SpecOf(kWidths[3]);
     spec.kind = AttentionKind::kCross;
     spec.kv_dtype = GetParam().dtype;
+    spec.compute = GetParam().compute;
     spec.page_tokens = GetParam().page_tokens;
     if (with_sinks) spec.sinks = &tables.sinks_at;
     const std::vector<TestRequest> requests = {
@@ -143,7 +147,7 @@ TEST_P(Conformance, CrossAttendsTheEncodersRows) {
     const auto data = MakeData(spec, requests, 11);
     const auto out = RunCross(*backend, spec, requests, data, {.threads = 3});
     EXPECT_LT(Distance(out, BruteForce(spec, spec.kv_dtype, requests, data)),
-              ToleranceOf(*backend));
+              ToleranceOf(*backend, spec));
   }
 }
 
@@ -152,6 +156,7 @@ TEST_P(Conformance, LongAndManySequencesInDecode) {
   const auto backend = BackendNamed(GetParam().backend);
   AttentionSpec spec = SpecOf({2, 1, 8, 8});
   spec.kv_dtype = GetParam().dtype;
+  spec.compute = GetParam().compute;
   spec.page_tokens = GetParam().page_tokens;
   std::vector<TestRequest> requests = {{kP, 200, 70}, {kV, 700, 40}, {kV, 3000, 5}, {kD, 9000, 1}};
   for (int64_t i = 0; i < 30; ++i) requests.push_back({kD, 40 * i, 1});
@@ -160,7 +165,7 @@ TEST_P(Conformance, LongAndManySequencesInDecode) {
     const auto data = MakeData(spec, requests, 17);
     const auto out = RunLayer(*backend, spec, requests, data, {.threads = 2});
     EXPECT_LT(Distance(out, BruteForce(spec, spec.kv_dtype, requests, data)),
-              ToleranceOf(*backend));
+              ToleranceOf(*backend, spec));
   }
 }
 
@@ -168,6 +173,7 @@ TEST_P(Conformance, PaddingGivesZeros) {
   const auto backend = BackendNamed(GetParam().backend);
   AttentionSpec spec = SpecOf(kWidths[0]);
   spec.kv_dtype = GetParam().dtype;
+  spec.compute = GetParam().compute;
   spec.page_tokens = GetParam().page_tokens;
   for (const AttentionKind kind : {AttentionKind::kDecoder, AttentionKind::kEncoder}) {
     spec.kind = kind;
@@ -180,7 +186,7 @@ TEST_P(Conformance, PaddingGivesZeros) {
           spec, kind == AttentionKind::kEncoder ? DType::kF32 : spec.kv_dtype, step, data);
       expected.resize(expected.size() + static_cast<size_t>(3 * spec.heads * spec.v_head_dim), 0.0);
       const auto out = RunLayer(*backend, spec, step, data, {.threads = 2, .padding = 3});
-      EXPECT_LT(Distance(out, expected), ToleranceOf(*backend));
+      EXPECT_LT(Distance(out, expected), ToleranceOf(*backend, spec));
     }
   }
 }
@@ -192,6 +198,7 @@ TEST_P(Conformance, EveryDeclaredLayout) {
   for (const KvLayout layout : {KvLayout::kNhd, KvLayout::kHnd}) {
     AttentionSpec spec = SpecOf(kWidths[3]);
     spec.kv_dtype = GetParam().dtype;
+    spec.compute = GetParam().compute;
     spec.page_tokens = GetParam().page_tokens;
     spec.kv_layout = layout;
     bool declared = true;
@@ -201,7 +208,7 @@ TEST_P(Conformance, EveryDeclaredLayout) {
     const auto data = MakeData(spec, kMixed, 3);
     EXPECT_LT(Distance(RunLayer(*backend, spec, kMixed, data),
                        BruteForce(spec, spec.kv_dtype, kMixed, data)),
-              ToleranceOf(*backend));
+              ToleranceOf(*backend, spec));
   }
 }
 
@@ -210,10 +217,13 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Case{"VANILLA", DType::kF32, 16}, Case{"VANILLA", DType::kF32, 32},
                     Case{"VANILLA", DType::kBF16, 16}, Case{"VANILLA", DType::kBF16, 32},
                     Case{"NATIVE", DType::kF32, 16}, Case{"NATIVE", DType::kF32, 32},
-                    Case{"NATIVE", DType::kBF16, 16}, Case{"NATIVE", DType::kBF16, 32}),
+                    Case{"NATIVE", DType::kBF16, 16}, Case{"NATIVE", DType::kBF16, 32},
+                    Case{"NATIVE", DType::kF32, 32, Compute::kBf16},
+                    Case{"NATIVE", DType::kBF16, 16, Compute::kBf16}),
     [](const testing::TestParamInfo<Case>& test) {
       return std::string(test.param.backend) + "_" + std::string(NameOf(test.param.dtype)) + "_" +
-             std::to_string(test.param.page_tokens);
+             std::to_string(test.param.page_tokens) +
+             (test.param.compute == Compute::kFp32 ? "" : "_bf16_products");
     });
 
 }  // namespace

@@ -23,6 +23,13 @@ AttentionSpec Base() {
   return spec;
 }
 
+// What the row is for, where it is for one thing.
+AttentionSpec Base(const KernelRow& row) {
+  AttentionSpec spec = Base();
+  if (!row.computes.any) spec.compute = row.computes.values[0];
+  return spec;
+}
+
 // Examples of the feature table name tables without numbers; these have some.
 struct Tables {
   std::vector<float> numbers = {0.5f,  -0.25f, 1,     0.125f, -1,    0.75f, 0.1f,  0.3f,
@@ -72,7 +79,7 @@ double Measure(const KernelRow& row, const AttentionSpec& spec) {
   const auto expected = BruteForce(spec, encoder ? DType::kF32 : spec.kv_dtype, requests, data);
   const auto out = spec.kind == AttentionKind::kCross ? RunCross(*backend, spec, requests, data)
                                                       : RunLayer(*backend, spec, requests, data);
-  return Distance(out, expected) / ToleranceOf(*backend);
+  return Distance(out, expected) / ToleranceOf(*backend, spec);
 }
 
 std::string Who(const KernelRow& row) {
@@ -93,7 +100,7 @@ template <typename T>
 void CheckValues(const KernelRow& row, ValueSet<T> KernelRow::*member, std::string_view attribute,
                  const std::vector<T>& values, void (*set)(AttentionSpec&, T)) {
   for (const T value : values) {
-    AttentionSpec spec = Base();
+    AttentionSpec spec = Base(row);
     set(spec, value);
     KernelRow without = row;
     (without.*member) = {};
@@ -118,10 +125,10 @@ TEST(Coverage, EveryFeatureOfEveryRow) {
   const BackendTable table = BuiltinBackends(Kernels());
   ASSERT_FALSE(table.rows.empty());
   for (const KernelRow& row : table.rows) {
-    ASSERT_TRUE(RefusalsOf(row, Base(), Machine()).empty()) << Who(row);
-    EXPECT_LT(Measure(row, Base()), 1) << Who(row);
+    ASSERT_TRUE(RefusalsOf(row, Base(row), Machine()).empty()) << Who(row);
+    EXPECT_LT(Measure(row, Base(row)), 1) << Who(row);
     for (const FeatureRow& f : Features()) {
-      const AttentionSpec spec = Realise(f.example(Base()), tables);
+      const AttentionSpec spec = Realise(f.example(Base(row)), tables);
       ASSERT_EQ(RequiredFeatures(spec), static_cast<FeatureSet>(f.feature)) << f.name;
       ASSERT_FALSE(ProblemOf(spec).has_value()) << f.name;
       KernelRow without = row;
@@ -145,7 +152,7 @@ TEST(Coverage, EveryPairOfFeatures) {
     for (const FeatureRow& a : Features()) {
       for (const FeatureRow& b : Features()) {
         if (a.feature >= b.feature) continue;
-        const AttentionSpec spec = Realise(b.example(a.example(Base())), tables);
+        const AttentionSpec spec = Realise(b.example(a.example(Base(row))), tables);
         if (RequiredFeatures(spec) != (a.feature | b.feature) || ProblemOf(spec).has_value())
           continue;
         if (!RefusalsOf(row, spec, Machine()).empty() || !NeedsPhase(spec, row.phase)) continue;
@@ -173,11 +180,11 @@ TEST(Coverage, EveryValueOfEveryRow) {
 
 TEST(Coverage, EveryIsa) {
   for (KernelRow row : BuiltinBackends(Kernels()).rows) {
-    EXPECT_TRUE(RefusalsOf(row, Base(), Machine(row.isa)).empty());
+    EXPECT_TRUE(RefusalsOf(row, Base(row), Machine(row.isa)).empty());
     row.isa = Isa::kAvx512;
-    ExpectOnly(row, Base(), Machine(Isa::kAvx2), "isa");
-    EXPECT_TRUE(RefusalsOf(row, Base(), Machine(Isa::kAvx512)).empty());
-    EXPECT_TRUE(RefusalsOf(row, Base(), Machine(Isa::kAvx512Bf16Vnni)).empty());
+    ExpectOnly(row, Base(row), Machine(Isa::kAvx2), "isa");
+    EXPECT_TRUE(RefusalsOf(row, Base(row), Machine(Isa::kAvx512)).empty());
+    EXPECT_TRUE(RefusalsOf(row, Base(row), Machine(Isa::kAvx512Bf16Vnni)).empty());
   }
 }
 
@@ -191,12 +198,12 @@ TEST(Coverage, AnEmptyRowRefusesEverything) {
   std::set<std::string> attributes;
   for (const Refusal& r : RefusalsOf(row, spec, Machine())) attributes.insert(r.attribute);
   EXPECT_EQ(attributes,
-            (std::set<std::string>{"kv_dtype", "page_tokens", "kv_layout", "head_dim"}));
+            (std::set<std::string>{"kv_dtype", "page_tokens", "kv_layout", "head_dim", "compute"}));
   // What an encoder does not cache does not matter.
   spec.kind = AttentionKind::kEncoder;
   attributes.clear();
   for (const Refusal& r : RefusalsOf(row, spec, Machine())) attributes.insert(r.attribute);
-  EXPECT_EQ(attributes, (std::set<std::string>{"head_dim", "encoder"}));
+  EXPECT_EQ(attributes, (std::set<std::string>{"head_dim", "encoder", "compute"}));
 }
 
 }  // namespace

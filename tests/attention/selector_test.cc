@@ -42,7 +42,8 @@ KernelRow SpecialRow(AttentionPhase phase) {
           .kv_dtypes = Of(DType::kI8, DType::kBF16),
           .page_tokens = Of<int32_t>(32, 64),
           .layouts = Of(KvLayout::kNhd),
-          .head_dims = Of<int64_t>(64, 128)};
+          .head_dims = Of<int64_t>(64, 128),
+          .computes = Any<Compute>()};
 }
 
 TEST(Selector, AutoTakesTheFirstThatServes) {
@@ -52,10 +53,33 @@ TEST(Selector, AutoTakesTheFirstThatServes) {
   EXPECT_EQ(choice.backend->name(), "NATIVE");
   EXPECT_EQ(choice.prefill->kernel, "generic_prefill");
   EXPECT_EQ(choice.decode->kernel, "generic_decode");
-  EXPECT_EQ(
-      choice.Why(),
-      "prefill generic_prefill, decode generic_decode; first in order that supports the layer");
+  EXPECT_EQ(choice.Why(),
+            "prefill generic_prefill, decode generic_decode; first in order that supports the "
+            "layer; passed over: NATIVE/bf16_prefill (isa = baseline), NATIVE/bf16_prefill "
+            "(compute = fp32)");
+}
+
+TEST(Selector, Bf16PrefillWhereAllowed) {
+  const BackendTable table = Builtin();
+  MachineProfile machine;
+  machine.isa = Isa::kAvx512Bf16Vnni;
+  AttentionSpec spec = Spec();
+  spec.compute = Compute::kBf16;
+  const Choice choice = SelectBackend({"auto", {}}, spec, machine, table);
+  EXPECT_EQ(choice.prefill->kernel, "bf16_prefill");
+  EXPECT_EQ(choice.decode->kernel, "generic_decode");
+  EXPECT_EQ(choice.Why(),
+            "prefill bf16_prefill, decode generic_decode; first in order that supports the layer");
   EXPECT_TRUE(choice.refusals.empty());
+  spec.compute = Compute::kFp32;
+  EXPECT_EQ(SelectBackend({"auto", {}}, spec, machine, table).prefill->kernel, "generic_prefill");
+  // The record's name is the row's.
+  spec.compute = Compute::kBf16;
+  const auto backend = BackendNamed("NATIVE");
+  const std::vector<TestRequest> requests = {{RequestPhase::kPrefill, 0, 3}};
+  const auto names = KernelsOf(*backend, spec, requests);
+  const bool has = test::TestIsa() >= Isa::kAvx512Bf16Vnni;
+  EXPECT_THAT(names, testing::Contains(has ? "NATIVE/bf16_prefill" : "NATIVE/generic_prefill"));
 }
 
 TEST(Selector, NamesInAnyCaseAndAliases) {
@@ -140,8 +164,9 @@ TEST(Selector, WhatNobodySupportsSaysHowToChangeIt) {
   const SpecOrigins origins = {.kv_dtype = {Origin::Kind::kUser, "--kv-dtype"}};
   const Choice choice = SelectBackend({"auto", {}}, spec, {}, table, origins);
   EXPECT_EQ(choice.backend, nullptr);
-  EXPECT_EQ(choice.refusals.size(), 4u);  // two backends, two phases
-  EXPECT_EQ(choice.RefusalTexts()[0],
+  // Two backends, two phases; the bf16 row three times: isa and compute too.
+  EXPECT_EQ(choice.refusals.size(), 7u);
+  EXPECT_EQ(choice.RefusalTexts()[3],
             "refused: NATIVE/generic_prefill: kv_dtype = i8, supports {f32, bf16}; set by "
             "--kv-dtype; fix: --kv-dtype one of {f32, bf16}");
   EXPECT_EQ(choice.Why(), "no backend supports the layer");
@@ -149,7 +174,9 @@ TEST(Selector, WhatNobodySupportsSaysHowToChangeIt) {
 
 TEST(Selector, BackendsNeedRowsForTheNeededPhases) {
   BackendTable table = Builtin();
-  table.rows = {table.rows[0], table.rows[2]};  // prefill only
+  std::erase_if(table.rows, [](const KernelRow& row) {
+    return row.phase == AttentionPhase::kDecode || row.kernel == "bf16_prefill";
+  });
   const Choice decoder = SelectBackend({"NATIVE", kOption}, Spec(), {}, table);
   EXPECT_EQ(decoder.backend, nullptr);
   ASSERT_EQ(decoder.refusals.size(), 1u);
@@ -204,8 +231,9 @@ TEST(Selector, SpecsThatCannotBe) {
 
 TEST(Selector, MatrixHasALinePerRow) {
   const std::string matrix = CapabilityMatrix(Builtin());
-  EXPECT_THAT(matrix, HasSubstr("NATIVE   generic_decode   decode   reference  {f32, bf16}  any"));
-  EXPECT_EQ(std::count(matrix.begin(), matrix.end(), '\n'), 5);
+  EXPECT_THAT(matrix,
+              HasSubstr("NATIVE   generic_decode   decode   reference         {f32, bf16}  any"));
+  EXPECT_EQ(std::count(matrix.begin(), matrix.end(), '\n'), 6);
   for (const FeatureRow& f : Features()) EXPECT_THAT(matrix, HasSubstr(std::string(f.name)));
 }
 

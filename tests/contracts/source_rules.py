@@ -30,7 +30,8 @@ def layer_order(root, _):
 
 def file_length(root, _):
     """At most 600 lines."""
-    for path in [*sources(root, "src", "apps", "tests", "examples", "fuzz"), *sorted((root / "tests").rglob("*.py"))]:
+    for path in [*sources(root, "src", "apps", "bench", "tests", "examples", "fuzz"),
+                 *(p for folder in ("bench", "fuzz", "tests") for p in sorted((root / folder).rglob("*.py")))]:
         lines = len(path.read_text().splitlines())
         if lines > 600:
             yield f"{path}: {lines} lines, at most 600"
@@ -75,7 +76,7 @@ def header_comment(root, _):
 def ascii_only(root, _):
     """Sources are ASCII, but for typographic marks in text and comments that are listed here."""
     allowed = set("\u2026\u2192\u00d7\u21d4\u2013")
-    for path in sources(root, "src", "apps", "examples"):
+    for path in sources(root, "src", "apps", "bench", "examples"):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             strange = {c for c in line if ord(c) > 127 and c not in allowed}
             if strange:

@@ -23,16 +23,16 @@ constexpr double kTolerance = 2e-6;  // of the sum of |w x|
 
 double Bf16(float x) { return D(Bf16ToFloat(FloatToBf16(x))); }
 
-// x as int8 in blocks of 32 with one scale, back as numbers.
-std::vector<double> Int8Rounded(const float* x, int64_t cols) {
+// x as integers up to kIntegerTop in blocks of 32 with one scale, back as numbers.
+std::vector<double> IntegerRounded(const float* x, int64_t cols) {
   std::vector<double> rounded(At(cols));
   for (int64_t begin = 0; begin < cols; begin += 32) {
     const int64_t end = std::min(cols, begin + 32);
     float top = 0;
     for (int64_t i = begin; i < end; ++i) top = std::max(top, std::abs(x[i]));
-    const float inverse = top > 0 ? 127.0f / top : 0.0f;
+    const float inverse = top > 0 ? kIntegerTop / top : 0.0f;
     for (int64_t i = begin; i < end; ++i) {
-      rounded[At(i)] = D(std::nearbyint(x[i] * inverse)) * D(top / 127.0f);
+      rounded[At(i)] = D(std::nearbyint(x[i] * inverse)) * D(top / kIntegerTop);
     }
   }
   return rounded;
@@ -48,15 +48,25 @@ struct Expected {
   double value = 0;
   double magnitude = 0;
 };
-Expected Dot(const Weights& w, int64_t row, const std::vector<double>& x, bool bf16_weights) {
+Expected Dot(const std::vector<double>& w, const std::vector<double>& x) {
   Expected e;
-  for (int64_t c = 0; c < w.cols; ++c) {
-    const double weight = w.At(row, c);
-    const double product = (bf16_weights ? Bf16(static_cast<float>(weight)) : weight) * x[At(c)];
-    e.value += product;
-    e.magnitude += std::abs(product);
+  for (size_t c = 0; c < w.size(); ++c) {
+    e.value += w[c] * x[c];
+    e.magnitude += std::abs(w[c] * x[c]);
   }
   return e;
+}
+
+// The weights' rows, as they are or rounded to bf16.
+std::vector<std::vector<double>> Rows(const Weights& w, bool bf16) {
+  std::vector<std::vector<double>> rows(At(w.rows), std::vector<double>(At(w.cols)));
+  for (int64_t r = 0; r < w.rows; ++r) {
+    for (int64_t c = 0; c < w.cols; ++c) {
+      const double value = w.At(r, c);
+      rows[At(r)][At(c)] = bf16 ? Bf16(static_cast<float>(value)) : value;
+    }
+  }
+  return rows;
 }
 
 Buffer Scratch(int64_t bytes) { return *Buffer::Allocate(bytes, "test"); }
@@ -90,12 +100,13 @@ void ExpectFew(const Case& c) {
     for (int64_t r = middle; r < c.rows; ++r) ASSERT_EQ(y[At(t * c.rows + r)], kUntouched);
   }
   kernel.matmul.run(args, middle, c.rows);
+  const auto rows = Rows(w, false);
   for (int64_t t = 0; t < c.tokens; ++t) {
     const float* row = x.data() + t * c.cols;
     const std::vector<double> rounded =
-        kernel.form == PackedForm::kBf16 ? Bf16Rounded(row, c.cols) : Int8Rounded(row, c.cols);
+        kernel.form == PackedForm::kBf16 ? Bf16Rounded(row, c.cols) : IntegerRounded(row, c.cols);
     for (int64_t r = 0; r < c.rows; ++r) {
-      const Expected e = Dot(w, r, rounded, false);
+      const Expected e = Dot(rows[At(r)], rounded);
       const double b = c.has_bias ? D(bias[At(r)]) : 0.0;
       ASSERT_NEAR(D(y[At(t * c.rows + r)]), e.value + b,
                   kTolerance * (e.magnitude + std::abs(b)) + 1e-12)
@@ -130,10 +141,11 @@ void ExpectPanels(const Case& c) {
     if (middle > 0) kernels.Panels(c.dtype).run(args, row, 0, middle, panel.data());
     kernels.Panels(c.dtype).run(args, row, middle, c.tokens, panel.data());
   }
+  const auto rows = Rows(w, true);
   for (int64_t t = 0; t < c.tokens; ++t) {
     const std::vector<double> rounded = Bf16Rounded(x.data() + t * c.cols, c.cols);
     for (int64_t r = 0; r < c.rows; ++r) {
-      const Expected e = Dot(w, r, rounded, true);
+      const Expected e = Dot(rows[At(r)], rounded);
       const double b = c.has_bias ? D(bias[At(r)]) : 0.0;
       ASSERT_NEAR(D(y[At(t * c.rows + r)]), e.value + b,
                   kTolerance * (e.magnitude + std::abs(b)) + 1e-12)
@@ -173,6 +185,25 @@ TEST(NarrowMatmul, ManyTokens) {
   }
 }
 
+// A number that is none stays none, whatever it is rounded to.
+TEST(NarrowMatmul, NanReachesEveryResult) {
+  const MatmulKernels& kernels = test::Kernels().matmul;
+  for (const DType dtype : test::kFloatDTypes) {
+    const FewTokensKernel& kernel = kernels.Few(dtype);
+    if (kernel.matmul.run == nullptr) continue;
+    constexpr int64_t kCols = 512, kRows = 5;
+    const Weights w = RandomWeights(dtype, kRows, kCols, 23);
+    std::vector<float> x = Floats(kCols, 3, 2.0f);
+    x[77] = NAN;
+    const Buffer packed = Scratch(PackedRowBytes(kernel.form, kCols));
+    kernels.Pack(kernel.form).run(x.data(), kCols, packed.data());
+    std::vector<float> y(At(kRows));
+    kernel.matmul.run({w.data(), w.row_bytes, kCols, nullptr, packed.data(), 0, 1, y.data(), kRows},
+                      0, kRows);
+    for (const float v : y) EXPECT_TRUE(std::isnan(v)) << NameOf(dtype);
+  }
+}
+
 // What selection relies on: the best table has all of them, each with what it needs.
 TEST(NarrowMatmul, EveryKernelHasItsPacking) {
   const MatmulKernels& kernels = test::Kernels().matmul;
@@ -182,7 +213,8 @@ TEST(NarrowMatmul, EveryKernelHasItsPacking) {
     if (kernels.Panels(dtype).run != nullptr) EXPECT_NE(kernels.blocks.pack.run, nullptr);
   }
   if (test::TestIsa() < Isa::kAvx512Bf16Vnni) return;
-  for (const DType dtype : {DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
+  for (const DType dtype :
+       {DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kQ4_K, DType::kQ6_K}) {
     EXPECT_NE(kernels.Few(dtype).matmul.run, nullptr) << NameOf(dtype);
     EXPECT_NE(kernels.Panels(dtype).run, nullptr) << NameOf(dtype);
   }

@@ -21,7 +21,18 @@ constexpr KernelRow Generic(std::string_view backend, std::string_view kernel, A
           .kv_dtypes = kPlainKv,
           .page_tokens = Any<int32_t>(),
           .layouts = layouts,
-          .head_dims = Any<int64_t>()};
+          .head_dims = Any<int64_t>(),
+          .computes = Any<Compute>()};
+}
+
+// Products of bf16 where they are allowed; not for MLA, whose expanded keys have two parts.
+constexpr KernelRow Bf16Prefill() {
+  KernelRow row = Generic("NATIVE", backends::kBf16Prefill, AttentionPhase::kPrefill,
+                          Of(KvLayout::kHnd, KvLayout::kNhd));
+  row.isa = Isa::kAvx512Bf16Vnni;
+  row.features &= ~static_cast<FeatureSet>(Feature::kMla);
+  row.computes = Of(Compute::kBf16);
+  return row;
 }
 
 constexpr ValueSet<KvLayout> kByStrides = Of(KvLayout::kHnd, KvLayout::kNhd);
@@ -29,6 +40,7 @@ constexpr ValueSet<KvLayout> kNhd = Of(KvLayout::kNhd);
 
 // In `auto` order.
 constexpr KernelRow kRows[] = {
+    Bf16Prefill(),
     Generic("NATIVE", "generic_prefill", AttentionPhase::kPrefill, kByStrides),
     Generic("NATIVE", "generic_decode", AttentionPhase::kDecode, kByStrides),
     Generic("VANILLA", "loops", AttentionPhase::kPrefill, kNhd),

@@ -8,6 +8,9 @@
 
 namespace tenon::backends {
 
+// A kernel of NATIVE that layers use when their row of the capability table says so.
+inline constexpr const char* kBf16Prefill = "bf16_prefill";
+
 std::shared_ptr<const AttentionBackend> MakeVanilla(const KernelTable& kernels);
 std::shared_ptr<const AttentionBackend> MakeNative(const KernelTable& kernels);
 

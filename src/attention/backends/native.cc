@@ -11,6 +11,7 @@ namespace tenon::backends {
 namespace {
 
 constexpr const char* kPrefillName = "NATIVE/generic_prefill";
+constexpr const char* kBf16PrefillName = "NATIVE/bf16_prefill";
 constexpr const char* kDecodeName = "NATIVE/generic_decode";
 
 // A record's work is handed out in this many shares, whatever the step holds: share i does tasks i,
@@ -21,48 +22,67 @@ constexpr int64_t kDecodeShares = 64;
 // States held while one block is worked on (query rows * heads of the group): they and a tile of
 // keys stay in the core's own caches.
 constexpr int64_t kMaxStates = 128;
-int64_t BlockRows(const HeadGeometry& h) {
-  return std::clamp<int64_t>(kMaxStates / h.group(), 1, NativePlan::kBlockRows);
-}
+static_assert(kMaxStates <= kAttendBlockQueries);
+// How a record attends: what kernel, how many rows at a time.
+struct Form {
+  bool bf16 = false;  // AttentionKernels::blocks, else online
+  int64_t BlockRows(const HeadGeometry& h) const {
+    return std::clamp<int64_t>(kMaxStates / h.group(), 1,
+                               bf16 ? kMaxStates : NativePlan::kBlockRows);
+  }
+  int64_t KernelBytes(const HeadGeometry& h) const {
+    if (bf16) return RoundUp(BlocksScratchBytes(h.k_width, h.v_width), Buffer::kAlignment);
+    return RoundUp(OnlineScratchFloats(h.k_width, h.v_width) * static_cast<int64_t>(sizeof(float)),
+                   Buffer::kAlignment);
+  }
+  int64_t StatesFloats(const HeadGeometry& h) const {
+    return (bf16 ? kAttendBlockStates : BlockRows(h) * h.group()) * StateFloats(h.v_width);
+  }
+  int64_t ScratchBytes(const HeadGeometry& h) const {
+    const int64_t states = 2 * StatesFloats(h) * static_cast<int64_t>(sizeof(float));
+    return KernelBytes(h) + RoundUp(states, Buffer::kAlignment);
+  }
+};
 
 // A thread's scratch: the kernel's, then two sets of states.
 struct Scratch {
-  float* kernel = nullptr;
+  std::byte* kernel = nullptr;
   AttendState sum;
   AttendState part;
 };
 
-int64_t StatesFloats(const HeadGeometry& h) {
-  return BlockRows(h) * h.group() * StateFloats(h.v_width);
-}
-
-int64_t ScratchBytes(const HeadGeometry& h) {
-  const int64_t floats = OnlineScratchFloats(h.k_width, h.v_width) + 2 * StatesFloats(h);
-  return RoundUp(floats * static_cast<int64_t>(sizeof(float)), Buffer::kAlignment);
-}
-
-Scratch ScratchOf(const HeadGeometry& h, const RunContext& context) {
+Scratch ScratchOf(const HeadGeometry& h, Form form, const RunContext& context) {
   Scratch s;
-  s.kernel = reinterpret_cast<float*>(context.scratch);
+  s.kernel = context.scratch;
   const int64_t head = StateFloats(h.v_width);
-  s.sum = {s.kernel + OnlineScratchFloats(h.k_width, h.v_width), h.group() * head, head};
-  s.part = {s.sum.state + StatesFloats(h), h.group() * head, head};
+  auto* states = reinterpret_cast<float*>(context.scratch + form.KernelBytes(h));
+  s.sum = {states, h.group() * head, head};
+  s.part = {states + form.StatesFloats(h), h.group() * head, head};
   return s;
 }
 
+void Attend(const AttentionKernels& kernels, Form form, const AttendArgs& args,
+            const AttendState& state, std::byte* scratch) {
+  if (form.bf16) {
+    kernels.blocks(args, state, scratch);
+  } else {
+    kernels.online(args, state, reinterpret_cast<float*>(scratch));
+  }
+}
+
 // All visible keys of [key_begin, key_end), segment by segment, into scratch.sum.
-void SumSegments(const AttentionKernels& kernels, AttendArgs args, int64_t segment,
+void SumSegments(const AttentionKernels& kernels, Form form, AttendArgs args, int64_t segment,
                  const Scratch& scratch) {
   // Later rows see later keys: the first and the last row bound what all of them see.
   const int64_t begin = VisibleKeys(args, 0).begin;
   const int64_t end = std::min(args.key_end, VisibleKeys(args, args.rows - 1).end);
   args.key_begin = begin;
   args.key_end = std::max(begin, std::min(end, (begin / segment + 1) * segment));
-  kernels.online(args, scratch.sum, scratch.kernel);
+  Attend(kernels, form, args, scratch.sum, scratch.kernel);
   while (args.key_end < end) {
     args.key_begin = args.key_end;
     args.key_end = std::min(end, args.key_begin + segment);
-    kernels.online(args, scratch.part, scratch.kernel);
+    Attend(kernels, form, args, scratch.part, scratch.kernel);
     for (int64_t row = 0; row < args.rows; ++row) {
       for (int64_t g = 0; g < args.group; ++g) {
         const int64_t at = row * scratch.sum.row_stride + g * scratch.sum.head_stride;
@@ -77,15 +97,16 @@ struct BlockTask {
   RowBlock block;
   int64_t kv_head = 0;
   int64_t segment = 0;
+  Form form = {};
 };
 
 // Attends all keys of the task.
 void AttendBlock(const AttendRecord& a, const RunContext& context, const ScoreRules& rules,
                  const BlockTask& task) {
   const LayerFacts& facts = *a.layer.facts;
-  const Scratch scratch = ScratchOf(facts.heads(), context);
+  const Scratch scratch = ScratchOf(facts.heads(), task.form, context);
   const AttendArgs args = ArgsOf(a, context, rules, task.block, task.kv_head);
-  SumSegments(facts.kernels(), args, task.segment, scratch);
+  SumSegments(facts.kernels(), task.form, args, task.segment, scratch);
   const AttendOut out = OutOf(a, context, args, task.block.row);
   for (int64_t row = 0; row < args.rows; ++row) {
     for (int64_t g = 0; g < args.group; ++g) {
@@ -119,7 +140,8 @@ void RunBlocks(const AttendRecord& a, const RunContext& context, int64_t begin, 
   const LayerFacts& facts = *a.layer.facts;
   const StepLayout& layout = *a.layer.layout;
   const int64_t kv_heads = facts.heads().kv_heads;
-  const int64_t block_rows = BlockRows(facts.heads());
+  const Form form{a.bf16};
+  const int64_t block_rows = form.BlockRows(facts.heads());
   ScoreRules rules = facts.Rules();
   if (a.source == KeySource::kGathered) rules.sinks = nullptr;  // counted with the own rows
   if (begin == 0) ClearRows(a, context, CoveredRows(layout), a.num_tokens);
@@ -138,7 +160,7 @@ void RunBlocks(const AttendRecord& a, const RunContext& context, int64_t begin, 
         RowBlock block{static_cast<int32_t>(i),
                        r.begin + (blocks - 1 - first / kv_heads) * block_rows, 0};
         block.rows = std::min(block_rows, r.end - block.row);
-        AttendBlock(a, context, rules, {block, first % kv_heads, segment});
+        AttendBlock(a, context, rules, {block, first % kv_heads, segment, form});
       }
       first -= blocks * kv_heads;
     }
@@ -173,7 +195,7 @@ void AttendPiece(const AttendRecord& a, const RunContext& context, const ScoreRu
                  const NativePlan::Piece& piece, int64_t kv_head) {
   const LayerFacts& facts = *a.layer.facts;
   if (a.appends) AppendLastRow(a, context, piece, kv_head);
-  const int64_t block_rows = BlockRows(facts.heads());
+  const int64_t block_rows = Form{}.BlockRows(facts.heads());
   for (int64_t done = 0; done < piece.rows; done += block_rows) {
     const RowBlock block{piece.request, piece.row + done, std::min(block_rows, piece.rows - done)};
     if (piece.slot < 0) {
@@ -184,7 +206,7 @@ void AttendPiece(const AttendRecord& a, const RunContext& context, const ScoreRu
     args.key_begin = piece.key_begin;
     args.key_end = std::min(args.key_end, piece.key_end);
     facts.kernels().online(args, SlotState(a, context, piece.slot + done, args.first_head),
-                           ScratchOf(facts.heads(), context).kernel);
+                           reinterpret_cast<float*>(context.scratch));
   }
 }
 
@@ -300,31 +322,34 @@ bool IsOneRow(const StepLayout& layout) {
 struct Step {
   const char* op = "";
   bool whole = true;  // no other record attends requests of other phases
+  Form form = {};
 };
 
 void RecordBlocks(Tape& tape, const AttendInput& input, const LayerArgs& layer, const Step& step,
                   const MlaLayer::Partial& target) {
   const HeadGeometry& h = layer.facts->heads();
-  RecordBuilder<AttendRecord> record(tape, step.op, kPrefillName);
+  RecordBuilder<AttendRecord> record(tape, step.op,
+                                     step.form.bf16 ? kBf16PrefillName : kPrefillName);
   FillAttend(input, layer, record);
+  record.args().bf16 = step.form.bf16;
   record.args().whole_step = step.whole;
   record.args().shares = std::clamp<int64_t>(input.q.dim(0) * h.kv_heads, 1, kPrefillShares);
   record.Write(&AttendRecord::out, target.out);
   if (!target.stats.empty()) record.Write(&AttendRecord::stats, target.stats);
   const int64_t shares = record.args().shares;
-  record.Commit<RunBlocks>({.items = shares, .scratch_bytes = ScratchBytes(h)});
+  record.Commit<RunBlocks>({.items = shares, .scratch_bytes = step.form.ScratchBytes(h)});
 }
 
 // Attends the cache: [num_tokens, heads, v_width]. Decode takes two records, the pieces of the plan
 // and the joining of what it split, with the prefill's rows between them.
 Value RecordPaged(Tape& tape, const AttendInput& input, const LayerArgs& layer,
-                  const StepPlan* plan, const char* op) {
+                  const StepPlan* plan, const Step& step) {
   const HeadGeometry& h = layer.facts->heads();
   const Phases phases = PhasesOf(*layer.layout);
   const MlaLayer::Partial target = NewPartial(tape, *layer.facts, input.q.dim(0), false);
   Value slots;
   const auto decode = [&](const char* kernel) {
-    RecordBuilder<AttendRecord> record(tape, op, kernel);
+    RecordBuilder<AttendRecord> record(tape, step.op, kernel);
     FillAttend(input, layer, record);
     record.args().plan = plan;
     record.args().whole_step = !phases.prefill;
@@ -336,10 +361,11 @@ Value RecordPaged(Tape& tape, const AttendInput& input, const LayerArgs& layer,
     slots = tape.NewValue(DType::kF32, {NativePlan::SlotsFor(layer.facts->layout()), h.heads,
                                         StateFloats(h.v_width)});
     decode(kDecodeName)
-        .Commit<RunPieces>({.items = kDecodeShares, .scratch_bytes = ScratchBytes(h)});
+        .Commit<RunPieces>({.items = kDecodeShares, .scratch_bytes = Form{}.ScratchBytes(h)});
   }
   if (IsOneRow(*layer.layout)) return RecordOwnJoins(tape, layer, plan, target.out, slots);
-  if (phases.prefill) RecordBlocks(tape, input, layer, {op, !phases.decode}, target);
+  if (phases.prefill)
+    RecordBlocks(tape, input, layer, {step.op, !phases.decode, step.form}, target);
   if (phases.decode) decode("reference/attention_join").Commit<RunJoins>({.items = kDecodeShares});
   return target.out;
 }
@@ -347,7 +373,8 @@ Value RecordPaged(Tape& tape, const AttendInput& input, const LayerArgs& layer,
 class NativeLayer final : public AttentionLayer {
  public:
   NativeLayer(const AttentionSpec& spec, const AttentionKernels& kernels)
-      : facts_(spec, spec.kv_layout.value_or(KvLayout::kHnd), GeometryOf(spec), kernels) {}
+      : facts_(spec, spec.kv_layout.value_or(KvLayout::kHnd), GeometryOf(spec), kernels),
+        prefill_{spec.compute == Compute::kBf16 && kernels.blocks != nullptr} {}
 
   Value Run(Tape& tape, const QkvView& qkv, const AttentionCall& call) const override {
     const LayerArgs layer{&facts_, call.layout, call.cache};
@@ -355,7 +382,7 @@ class NativeLayer final : public AttentionLayer {
       const AttendInput input{
           .q = qkv.q, .k = qkv.k, .v = qkv.v, .k2 = {}, .source = KeySource::kOwnRows};
       const MlaLayer::Partial target = NewPartial(tape, facts_, qkv.q.dim(0), false);
-      RecordBlocks(tape, input, layer, {"attention"}, target);
+      RecordBlocks(tape, input, layer, {"attention", true, prefill_}, target);
       return target.out.MergeLast();
     }
     AttendInput input{.q = qkv.q, .k = {}, .v = {}, .k2 = {}};
@@ -368,11 +395,12 @@ class NativeLayer final : public AttentionLayer {
       RecordAppend(tape, layer, qkv.k, qkv.v);
     }
     if (qkv.q.empty()) return {};
-    return RecordPaged(tape, input, layer, call.plan, "attention").MergeLast();
+    return RecordPaged(tape, input, layer, call.plan, {"attention", true, prefill_}).MergeLast();
   }
 
  private:
   const LayerFacts facts_;
+  const Form prefill_;
 };
 
 class NativeMla final : public MlaLayer {
@@ -396,7 +424,7 @@ class NativeMla final : public MlaLayer {
   }
   Value RunLatent(Tape& tape, const Value& q, const AttentionCall& call) const override {
     const AttendInput input{.q = q, .k = {}, .v = {}, .k2 = {}};
-    return RecordPaged(tape, input, {&latent_, call.layout, call.cache}, call.plan, "mla_latent");
+    return RecordPaged(tape, input, {&latent_, call.layout, call.cache}, call.plan, {"mla_latent"});
   }
   Partial Merge(Tape& tape, const Partial& a, const Partial& b) const override {
     return RecordMerge(tape, latent_.kernels(), a, b);

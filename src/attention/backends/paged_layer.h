@@ -94,6 +94,7 @@ struct AttendRecord {
   int64_t k2_width = 0;
   int64_t chunk_begin = 0, chunk_rows = 0;  // kGathered
   KeySource source = KeySource::kPaged;
+  bool bf16 = false;       // products of bf16
   bool appends = false;    // kPaged: the record stores the step's new rows before it attends them
   bool whole_step = true;  // false: another record of the step attends the requests of other phases
   int64_t shares = 1;      // into which the step's work is cut, whatever it holds

@@ -88,6 +88,14 @@ struct DecodeQ4K {
   }
 };
 
+// The first n < kElements numbers of an elementwise type; the others are 0.
+template <typename Decode>
+TN_INLINE void DecodeFirst(const std::byte* p, int64_t n, F32* out) {
+  alignas(64) std::byte rest[Decode::kBytes] = {};
+  __builtin_memcpy(rest, p, static_cast<size_t>(n * Decode::kOne));
+  Decode::Run(rest, out);
+}
+
 // A row of `cols` numbers -> out [cols]. Elementwise types take any number of columns.
 template <typename Decode>
 TN_INLINE void DecodeRow(const std::byte* row, int64_t cols, float* out) {
@@ -99,9 +107,7 @@ TN_INLINE void DecodeRow(const std::byte* row, int64_t cols, float* out) {
   }
   if constexpr (Decode::kOne > 0) {
     if (i == cols) return;
-    alignas(64) std::byte rest[Decode::kBytes] = {};
-    __builtin_memcpy(rest, row, static_cast<size_t>((cols - i) * Decode::kOne));
-    Decode::Run(rest, values);
+    DecodeFirst<Decode>(row, cols - i, values);
     StoreFirst(out + i, values[0], cols - i);
   }
 }

@@ -8,6 +8,7 @@ namespace tenon::TN_ISA {
 namespace {
 
 constexpr int kRows = kMatmulTileRows;
+constexpr int64_t kAhead = 4096;  // bytes that the reads of stored rows run ahead of
 // Accumulators that the registers hold beside the operands.
 #if defined(__AVX512F__)
 constexpr int kTokens = 4;
@@ -43,16 +44,22 @@ TN_INLINE void Tile(const float* w, const MatmulKernelArgs& a, const float* x, f
 }
 
 template <int T>
-TN_INLINE void Tokens(const float* w, const MatmulKernelArgs& a, int64_t token, int64_t row,
-                      int64_t rows) {
-  float sums[kRows * T];
-  Tile<T>(w, a, a.x + token * a.x_stride, sums);
+TN_INLINE void StoreSums(const float* sums, const MatmulKernelArgs& a, int64_t token, int64_t row,
+                         int64_t rows) {
   for (int t = 0; t < T; ++t) {
     for (int64_t r = 0; r < rows; ++r) {
       const float bias = a.bias == nullptr ? 0.0f : a.bias[row + r];
       a.y[(token + t) * a.y_stride + row + r] = sums[r * T + t] + bias;
     }
   }
+}
+
+template <int T>
+TN_INLINE void Tokens(const float* w, const MatmulKernelArgs& a, int64_t token, int64_t row,
+                      int64_t rows) {
+  float sums[kRows * T];
+  Tile<T>(w, a, a.x + token * a.x_stride, sums);
+  StoreSums<T>(sums, a, token, row, rows);
 }
 
 // Rows [row, row + rows) times all tokens; a group of kRows that is not full repeats its last row.
@@ -75,8 +82,79 @@ TN_INLINE void Multiply(const MatmulKernelArgs& a, const float* decoded, int64_t
   }
 }
 
+// T tokens with kRows rows as they are stored, decoded in registers: the same sums as Tile.
+template <typename Decode, int T>
+TN_INLINE void StoredTile(const std::byte* const* rows, const MatmulKernelArgs& a, const float* x,
+                          float* sums) {
+  constexpr int64_t kVectors = Decode::kElements / kLanes;
+  F32 sum[kRows][T] = {};
+  const auto step = [&](int64_t i, auto decode, auto load) __attribute__((always_inline)) {
+    for (int r = 0; r < kRows; ++r) {
+      F32 w[kVectors];
+      decode(rows[r], w);
+      for (int64_t v = 0; v < kVectors; ++v) {
+        for (int t = 0; t < T; ++t) {
+          sum[r][t] = Fma(w[v], load(x + t * a.x_stride + i + v * kLanes), sum[r][t]);
+        }
+      }
+    }
+  };
+  int64_t i = 0;
+  int64_t at = 0;
+  // Rows lie one after the other: running ahead over kRows of them is one stream.
+  const std::byte* ahead = rows[0] + kAhead;
+  for (; i + Decode::kElements <= a.cols; i += Decode::kElements, at += Decode::kBytes) {
+    for (int64_t b = 0; b < kRows * Decode::kBytes; b += 64) __builtin_prefetch(ahead + b);
+    ahead += kRows * Decode::kBytes;
+    step(
+        i,
+        [&](const std::byte* row, F32* w)
+            __attribute__((always_inline)) { Decode::Run(row + at, w); },
+        [](const float* p) __attribute__((always_inline)) { return Load(p); });
+  }
+  if constexpr (Decode::kOne > 0) {
+    if (i < a.cols) {
+      const int64_t n = a.cols - i;
+      step(
+          i,
+          [&](const std::byte* row, F32* w)
+              __attribute__((always_inline)) { DecodeFirst<Decode>(row + at, n, w); },
+          [&](const float* p) __attribute__((always_inline)) { return LoadFirst(p, n); });
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int t = 0; t < T; ++t) sums[r * T + t] = Sum(sum[r][t]);
+  }
+}
+
+template <typename Decode, int T>
+TN_INLINE void StoredRows(const MatmulKernelArgs& a, int64_t row_begin, int64_t row_end) {
+  for (int64_t row = row_begin; row < row_end; row += kRows) {
+    const int64_t count = row_end - row < kRows ? row_end - row : int64_t{kRows};
+    const std::byte* rows[kRows];
+    for (int64_t r = 0; r < kRows; ++r) rows[r] = a.w + (row + (r < count ? r : 0)) * a.row_bytes;
+    float sums[kRows * T];
+    StoredTile<Decode, T>(rows, a, a.x, sums);
+    StoreSums<T>(sums, a, 0, row, count);
+  }
+}
+
 template <typename Decode>
 void Matmul(const MatmulKernelArgs& a, int64_t row_begin, int64_t row_end, float* scratch) {
+  switch (a.num_tokens) {
+    case 1:
+      return StoredRows<Decode, 1>(a, row_begin, row_end);
+#if defined(__AVX512F__)
+    case 2:
+      return StoredRows<Decode, 2>(a, row_begin, row_end);
+    case 3:
+      return StoredRows<Decode, 3>(a, row_begin, row_end);
+    case 4:
+      return StoredRows<Decode, 4>(a, row_begin, row_end);
+#endif
+    default:
+      break;
+  }
   for (int64_t row = row_begin; row < row_end; row += kMatmulScratchRows) {
     const int64_t rest = row_end - row;
     const int64_t rows = rest < kMatmulScratchRows ? rest : kMatmulScratchRows;

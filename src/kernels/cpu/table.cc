@@ -23,8 +23,10 @@ const KernelTable& Kernels() {
 #if defined(__AVX512BF16__) && defined(__AVX512VNNI__)
     AddPacking(t.matmul);
     AddBlockRows(t.matmul);
+    AddKRows(t.matmul);
     AddBf16Rows(t.matmul);
     AddPanels(t.matmul);
+    AddAttendBlocks(t.attention);
 #endif
     return t;
   }();

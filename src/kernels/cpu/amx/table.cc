@@ -16,6 +16,7 @@ const KernelTable& Kernels() {
     t.name = "amx";
     t.isa = Isa::kAmx;
     AddTiles(t.matmul);
+    AddTileAttention(t.attention);
     AddTileProbe(t.probes);
     return t;
   }();

@@ -1,6 +1,7 @@
-// Few tokens times GGUF rows as they lie in the file, int8 activations in blocks of 32. Two loads
-// and a byte permutation give the quants of four blocks of a row, one more permutation their
-// scales; the -8 or -128 offset of the weights is the start value of the integer dot.
+// Few tokens times GGUF rows as they lie in the file, activations as integers of two bytes. Two
+// loads and a byte permutation give the quants of four blocks of a row, one more permutation their
+// scales. The dot with the high bytes, times 256, is where that with the low bytes starts; so is
+// the -8 or -128 offset of the weights.
 #include "tenon/kernels/cpu/avx512_bf16_vnni/narrow.h"
 #include "tenon/kernels/cpu/simd.h"
 #include "tenon/numeric/blocks/q4_0.h"
@@ -80,46 +81,35 @@ struct Nibbles {
   const __m512i low = _mm512_set1_epi8(15);
   const __m512i shift = _mm512_set1_epi64(0x1020408000000000);  // the bit matrix of byte >> 4
 
-  struct Activations {
-    __m512i lo, hi, offset;
-    __m512 scale, lane_sum, block_sum;
+  struct Row {
+    __m512i first, second;  // elements 0-15 of each block, and 16-31
   };
-  TN_INLINE static Activations LoadActivations(const std::byte* a) {
-    return {_mm512_load_si512(a),
-            _mm512_load_si512(a + 64),
-            kHasMinimum ? _mm512_setzero_si512() : _mm512_load_si512(a + 128),
-            _mm512_load_ps(a + 192),
-            _mm512_load_ps(a + 256),
-            _mm512_load_ps(a + 320)};
-  }
-  TN_INLINE __m512i Dot(__m512i first, __m512i second, const Activations& x) const {
+  struct Scales {
+    __m512 scale, minimum;
+  };
+  TN_INLINE Row Quants(__m512i first, __m512i second) const {
     const __m512i q = _mm512_permutex2var_epi8(first, quants, second);
-    const __m512i dot = _mm512_dpbusd_epi32(x.offset, _mm512_and_si512(q, low), x.lo);
-    return _mm512_dpbusd_epi32(dot, _mm512_gf2p8affine_epi64_epi8(q, shift, 0), x.hi);
+    return {_mm512_and_si512(q, low), _mm512_gf2p8affine_epi64_epi8(q, shift, 0)};
   }
-  TN_INLINE static void Scale(__m512i dot, __m512i words, const Activations& x, __m512 minimum_sum,
-                              __m512& sum) {
-    const __m512 d = _mm512_mul_ps(HalfFloats(words), x.scale);
-    if constexpr (kHasMinimum) sum = _mm512_fmadd_ps(HighHalfFloats(words), minimum_sum, sum);
-    sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), d, sum);
+  TN_INLINE static Scales ScalesOf(__m512i words) {
+    return {HalfFloats(words), kHasMinimum ? HighHalfFloats(words) : _mm512_setzero_ps()};
   }
-  TN_INLINE void One(const std::byte* p, int64_t bytes, const Activations& x, __m512& sum) const {
-    const __m512i first = LoadBytes(p, bytes);
-    const __m512i second = LoadBytes(p + kSecond, bytes - kSecond);
-    Scale(Dot(first, second, x), _mm512_permutexvar_epi8(scales, first), x, x.lane_sum, sum);
+  TN_INLINE static __m512i Dot(const Row& w, const std::byte* x) {
+    const auto plane = [&](int64_t offset) { return _mm512_load_si512(x + offset); };
+    __m512i dot = _mm512_dpbusd_epi32(_mm512_setzero_si512(), w.first, plane(0));
+    dot = _mm512_slli_epi32(_mm512_dpbusd_epi32(dot, w.second, plane(64)), 8);
+    if constexpr (!kHasMinimum) dot = _mm512_add_epi32(dot, plane(256));
+    dot = _mm512_dpbusd_epi32(dot, w.first, plane(128));
+    return _mm512_dpbusd_epi32(dot, w.second, plane(192));
   }
-  TN_INLINE void Quad(const std::byte* const* rows, int64_t offset, int64_t bytes,
-                      const Activations& x, __m512& sum) const {
-    __m512i first[4];
-    __m512i dots[4];
-    for (int r = 0; r < 4; ++r) {
-      const std::byte* p = rows[r] + offset;
-      first[r] = LoadBytes(p, bytes);
-      dots[r] = Dot(first[r], LoadBytes(p + kSecond, bytes - kSecond), x);
-    }
-    const __m512i words = QuadScales(quad_scales, first);
-    Scale(QuadSums(dots), words, x, x.block_sum, sum);
+  // sums: offset of scale * sum, of a lane or of a block.
+  TN_INLINE static void Add(__m512i dot, const Scales& s, const std::byte* x, int64_t sums,
+                            __m512& sum) {
+    if constexpr (kHasMinimum) sum = _mm512_fmadd_ps(s.minimum, _mm512_load_ps(x + sums), sum);
+    sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(s.scale, _mm512_load_ps(x + 320)),
+                          sum);
   }
+  static constexpr int64_t kLaneSums = 384, kBlockSums = 448;
 };
 
 // Q8_0: a step is two blocks of a row; weights + 128 are the unsigned side.
@@ -139,37 +129,24 @@ struct Bytes {
   const __m512i quad_scales = LoadTable(kQuadScales);
   const __m512i flip = _mm512_set1_epi8(-128);
 
-  struct Activations {
-    __m512i q, offset;
-    __m512 scale;
-  };
-  TN_INLINE static Activations LoadActivations(const std::byte* a) {
-    return {_mm512_load_si512(a), _mm512_load_si512(a + 64), _mm512_load_ps(a + 128)};
+  using Row = __m512i;
+  using Scales = __m512;
+  TN_INLINE Row Quants(__m512i first, __m512i second) const {
+    return _mm512_xor_si512(_mm512_permutex2var_epi8(first, quants, second), flip);
   }
-  TN_INLINE __m512i Dot(__m512i first, __m512i second, const Activations& x) const {
-    const __m512i q = _mm512_permutex2var_epi8(first, quants, second);
-    return _mm512_dpbusd_epi32(x.offset, _mm512_xor_si512(q, flip), x.q);
+  TN_INLINE static Scales ScalesOf(__m512i words) { return HalfFloats(words); }
+  TN_INLINE static __m512i Dot(Row w, const std::byte* x) {
+    const __m512i offset = _mm512_slli_epi32(_mm512_load_si512(x + 128), 7);
+    const __m512i high = _mm512_dpbusd_epi32(_mm512_setzero_si512(), w, _mm512_load_si512(x));
+    return _mm512_dpbusd_epi32(_mm512_add_epi32(_mm512_slli_epi32(high, 8), offset), w,
+                               _mm512_load_si512(x + 64));
   }
-  TN_INLINE static void Scale(__m512i dot, __m512i words, const Activations& x, __m512& sum) {
-    sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(HalfFloats(words), x.scale), sum);
+  TN_INLINE static void Add(__m512i dot, Scales scale, const std::byte* x, int64_t /*sums*/,
+                            __m512& sum) {
+    sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(scale, _mm512_load_ps(x + 192)),
+                          sum);
   }
-  TN_INLINE void One(const std::byte* p, int64_t bytes, const Activations& x, __m512& sum) const {
-    const __m512i first = LoadBytes(p, bytes);
-    const __m512i second = LoadBytes(p + kSecond, bytes - kSecond);
-    Scale(Dot(first, second, x), _mm512_permutexvar_epi8(scales, first), x, sum);
-  }
-  TN_INLINE void Quad(const std::byte* const* rows, int64_t offset, int64_t bytes,
-                      const Activations& x, __m512& sum) const {
-    __m512i first[4];
-    __m512i dots[4];
-    for (int r = 0; r < 4; ++r) {
-      const std::byte* p = rows[r] + offset;
-      first[r] = LoadBytes(p, bytes);
-      dots[r] = Dot(first[r], LoadBytes(p + kSecond, bytes - kSecond), x);
-    }
-    const __m512i words = QuadScales(quad_scales, first);
-    Scale(QuadSums(dots), words, x, sum);
-  }
+  static constexpr int64_t kLaneSums = 0, kBlockSums = 0;
 };
 
 TN_INLINE void Prefetch(const std::byte* p, int64_t bytes) {
@@ -177,69 +154,101 @@ TN_INLINE void Prefetch(const std::byte* p, int64_t bytes) {
     _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T0);
 }
 
-// The steps of a row: `use(offset in the row, bytes, activations)`. Prefetches once per row group,
-// from the first token's pass.
+// The steps of a row: `use(offset in the row, bytes, offset in the activations)`.
 template <typename Format, typename Use>
-TN_INLINE void ForSteps(int64_t cols, const std::byte* x, Use use) {
+TN_INLINE void ForSteps(int64_t cols, Use use) {
   const int64_t blocks = cols / 32;
   const int64_t steps = blocks / Format::kStepBlocks;
   const int64_t rest = blocks % Format::kStepBlocks * Format::kBlock;
   for (int64_t s = 0; s < steps; ++s) {
-    use(s * Format::kBytes, int64_t{Format::kBytes},
-        Format::LoadActivations(x + s * Format::kActBytes));
+    use(s * Format::kBytes, int64_t{Format::kBytes}, s * Format::kActBytes);
   }
-  if (rest > 0) {
-    use(steps * Format::kBytes, rest, Format::LoadActivations(x + steps * Format::kActBytes));
-  }
+  if (rest > 0) use(steps * Format::kBytes, rest, steps * Format::kActBytes);
 }
 
-template <typename Format>
-TN_INLINE float OneRow(const Format& format, const PackedMatmulArgs& a, const std::byte* row,
-                       const std::byte* x) {
-  __m512 sum = _mm512_setzero_ps();
+// T tokens from x on.
+template <typename Format, int T>
+TN_INLINE void OneRow(const Format& format, const PackedMatmulArgs& a, int64_t row,
+                      const std::byte* x, float* y) {
+  const std::byte* w = a.w + row * a.row_bytes;
+  __m512 sums[T];
+  for (auto& sum : sums) sum = _mm512_setzero_ps();
   ForSteps<Format>(
-      a.cols, x,
-      [&](int64_t offset, int64_t bytes, const auto& activations) __attribute__((always_inline)) {
-        Prefetch(row + offset + kAhead, Format::kBytes);
-        format.One(row + offset, bytes, activations, sum);
+      a.cols, [&](int64_t offset, int64_t bytes, int64_t at) __attribute__((always_inline)) {
+        Prefetch(w + offset + kAhead, Format::kBytes);
+        const __m512i first = LoadBytes(w + offset, bytes);
+        const __m512i second = LoadBytes(w + offset + Format::kSecond, bytes - Format::kSecond);
+        const auto quants = format.Quants(first, second);
+        const auto scales = Format::ScalesOf(_mm512_permutexvar_epi8(format.scales, first));
+        for (int t = 0; t < T; ++t) {
+          const std::byte* token = x + t * a.x_stride + at;
+          Format::Add(Format::Dot(quants, token), scales, token, Format::kLaneSums, sums[t]);
+        }
       });
-  return _mm512_reduce_add_ps(sum);
+  const float bias = a.bias == nullptr ? 0.0f : a.bias[row];
+  for (int t = 0; t < T; ++t) y[t * a.y_stride + row] = _mm512_reduce_add_ps(sums[t]) + bias;
 }
 
-// Sums of four rows in one vector.
-template <typename Format>
-TN_INLINE __m128 FourRows(const Format& format, const PackedMatmulArgs& a, const std::byte* row,
-                          const std::byte* x) {
-  const std::byte* rows[4] = {row, row + a.row_bytes, row + 2 * a.row_bytes, row + 3 * a.row_bytes};
-  __m512 sum = _mm512_setzero_ps();
-  ForSteps<Format>(
-      a.cols, x,
-      [&](int64_t offset, int64_t bytes, const auto& activations) __attribute__((always_inline)) {
-        // Rows are one after the other: their stream runs on through the group.
-        Prefetch(row + kAhead + 4 * offset, 4 * Format::kBytes);
-        format.Quad(rows, offset, bytes, activations, sum);
-      });
-  const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(sum), _mm512_extractf32x8_ps(sum, 1));
+TN_INLINE __m128 LaneTotals(__m512 v) {
+  const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
   return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+}
+
+// Four rows with T tokens: a token's four sums are one vector.
+template <typename Format, int T>
+TN_INLINE void FourRows(const Format& format, const PackedMatmulArgs& a, int64_t row,
+                        const std::byte* x, float* y) {
+  const std::byte* w = a.w + row * a.row_bytes;
+  __m512 sums[T];
+  for (auto& sum : sums) sum = _mm512_setzero_ps();
+  ForSteps<Format>(
+      a.cols, [&](int64_t offset, int64_t bytes, int64_t at) __attribute__((always_inline)) {
+        // Rows are one after the other: their stream runs on through the group.
+        Prefetch(w + kAhead + 4 * offset, 4 * Format::kBytes);
+        __m512i first[4];
+        typename Format::Row quants[4];
+        for (int r = 0; r < 4; ++r) {
+          const std::byte* p = w + r * a.row_bytes + offset;
+          first[r] = LoadBytes(p, bytes);
+          quants[r] =
+              format.Quants(first[r], LoadBytes(p + Format::kSecond, bytes - Format::kSecond));
+        }
+        const auto scales = Format::ScalesOf(QuadScales(format.quad_scales, first));
+        for (int t = 0; t < T; ++t) {
+          const std::byte* token = x + t * a.x_stride + at;
+          __m512i dots[4];
+          for (int r = 0; r < 4; ++r) dots[r] = Format::Dot(quants[r], token);
+          Format::Add(QuadSums(dots), scales, token, Format::kBlockSums, sums[t]);
+        }
+      });
+  const __m128 bias = a.bias == nullptr ? _mm_setzero_ps() : _mm_loadu_ps(a.bias + row);
+  for (int t = 0; t < T; ++t) {
+    _mm_storeu_ps(y + t * a.y_stride + row, _mm_add_ps(LaneTotals(sums[t]), bias));
+  }
+}
+
+template <typename Format, int T>
+TN_INLINE void Tokens(const Format& format, const PackedMatmulArgs& a, int64_t row, int rows,
+                      int64_t t) {
+  const std::byte* x = a.x + t * a.x_stride;
+  float* y = a.y + t * a.y_stride;
+  if (rows == 4) {
+    FourRows<Format, T>(format, a, row, x, y);
+  } else {
+    OneRow<Format, T>(format, a, row, x, y);
+  }
 }
 
 template <typename Format>
 void Rows(const PackedMatmulArgs& a, int64_t row_begin, int64_t row_end) {
   const Format format;
-  int64_t row = row_begin;
-  for (; a.cols < kLongRow && row + 4 <= row_end; row += 4) {
-    const __m128 bias = a.bias == nullptr ? _mm_setzero_ps() : _mm_loadu_ps(a.bias + row);
-    for (int64_t t = 0; t < a.num_tokens; ++t) {
-      const __m128 sums = FourRows(format, a, a.w + row * a.row_bytes, a.x + t * a.x_stride);
-      _mm_storeu_ps(a.y + t * a.y_stride + row, _mm_add_ps(sums, bias));
-    }
-  }
-  for (; row < row_end; ++row) {
-    const float bias = a.bias == nullptr ? 0.0f : a.bias[row];
-    for (int64_t t = 0; t < a.num_tokens; ++t) {
-      a.y[t * a.y_stride + row] =
-          OneRow(format, a, a.w + row * a.row_bytes, a.x + t * a.x_stride) + bias;
-    }
+  for (int64_t row = row_begin; row < row_end;) {
+    const int rows = a.cols < kLongRow && row + 4 <= row_end ? 4 : 1;
+    int64_t t = 0;
+    for (; t + 4 <= a.num_tokens; t += 4) Tokens<Format, 4>(format, a, row, rows, t);
+    for (; t + 2 <= a.num_tokens; t += 2) Tokens<Format, 2>(format, a, row, rows, t);
+    if (t < a.num_tokens) Tokens<Format, 1>(format, a, row, rows, t);
+    row += rows;
   }
 }
 

@@ -5,9 +5,13 @@
 namespace tenon::avx512_bf16_vnni {
 namespace {
 
+// Sixteen columns: their integers as two bytes each.
+struct Part {
+  __m128i high, low;
+};
 // One block of 32 columns, of which the first `cols` exist.
 struct Block {
-  __m128i low, high;  // int8 of elements 0-15 and 16-31
+  Part first, second;  // elements 0-15 and 16-31
   float scale;
 };
 
@@ -20,43 +24,51 @@ TN_INLINE Block QuantiseBlock(const float* x, int64_t cols) {
   const __m512 x0 = part(0);
   const __m512 x1 = part(kLanes);
   const float top = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(x0), _mm512_abs_ps(x1)));
-  const __m512 inverse = _mm512_set1_ps(top > 0 ? 127.0f / top : 0.0f);
-  const auto narrow = [&](__m512 v) {
-    return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(v, inverse)));
+  const __m512 inverse = _mm512_set1_ps(top > 0 ? kIntegerTop / top : 0.0f);
+  const auto narrow = [&](__m512 v) -> Part {
+    const __m512i integer = _mm512_cvtps_epi32(_mm512_mul_ps(v, inverse));
+    // The low byte is signed: half a step is added before the high one is cut off.
+    const __m512i high = _mm512_srai_epi32(_mm512_add_epi32(integer, _mm512_set1_epi32(128)), 8);
+    return {_mm512_cvtepi32_epi8(high), _mm512_cvtepi32_epi8(integer)};
   };
-  return {narrow(x0), narrow(x1), top / 127.0f};
+  const bool has_nan =
+      (_mm512_cmp_ps_mask(x0, x0, _CMP_UNORD_Q) | _mm512_cmp_ps_mask(x1, x1, _CMP_UNORD_Q)) != 0;
+  return {narrow(x0), narrow(x1), has_nan ? __builtin_nanf("") : top / kIntegerTop};
 }
 
-TN_INLINE __m512i LaneSums(__m512i first, __m512i second) {
-  const __m512i ones = _mm512_set1_epi8(1);
-  return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), ones, first), ones,
-                             second);
+// start + the sums of four neighbours in each lane.
+TN_INLINE __m512i AddLanes(__m512i start, __m512i bytes) {
+  return _mm512_dpbusd_epi32(start, _mm512_set1_epi8(1), bytes);
 }
+TN_INLINE __m512i LaneSums(__m512i high, __m512i low) {
+  return AddLanes(_mm512_slli_epi32(AddLanes(_mm512_setzero_si512(), high), 8), low);
+}
+TN_INLINE __m512i Negative(__m512i v) { return _mm512_sub_epi32(_mm512_setzero_si512(), v); }
 
 void PackNibbles(const float* x, int64_t cols, std::byte* packed) {
   for (int64_t begin = 0; begin < cols; begin += kNibblesGroup, packed += kNibblesGroupBytes) {
-    alignas(64) std::byte low[64];
-    alignas(64) std::byte high[64];
     alignas(64) float scales[kLanes];
+    const auto store = [&](int64_t offset, __m128i part) {
+      _mm_store_si128(reinterpret_cast<__m128i*>(packed + offset), part);
+    };
     for (int b = 0; b < 4; ++b) {
       const Block block = QuantiseBlock(x + begin + 32 * b, cols - begin - 32 * b);
-      _mm_store_si128(reinterpret_cast<__m128i*>(low + 16 * b), block.low);
-      _mm_store_si128(reinterpret_cast<__m128i*>(high + 16 * b), block.high);
+      store(16 * b, block.first.high);
+      store(64 + 16 * b, block.second.high);
+      store(128 + 16 * b, block.first.low);
+      store(192 + 16 * b, block.second.low);
       _mm_store_ps(scales + 4 * b, _mm_set1_ps(block.scale));
     }
-    const __m512i lo = _mm512_load_si512(low);
-    const __m512i hi = _mm512_load_si512(high);
+    const auto plane = [&](int64_t offset) { return _mm512_load_si512(packed + offset); };
     const __m512 scale = _mm512_load_ps(scales);
-    const __m512i sums = LaneSums(lo, hi);
+    const __m512i sums =
+        _mm512_add_epi32(LaneSums(plane(0), plane(128)), LaneSums(plane(64), plane(192)));
     const __m512i pairs = _mm512_add_epi32(sums, _mm512_shuffle_epi32(sums, _MM_PERM_CDAB));
     const __m512i block_sums = _mm512_add_epi32(pairs, _mm512_shuffle_epi32(pairs, _MM_PERM_BADC));
-    _mm512_store_si512(packed, lo);
-    _mm512_store_si512(packed + 64, hi);
-    _mm512_store_si512(packed + 128,
-                       _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(sums, 3)));
-    _mm512_store_ps(packed + 192, scale);
-    _mm512_store_ps(packed + 256, _mm512_mul_ps(_mm512_cvtepi32_ps(sums), scale));
-    _mm512_store_ps(packed + 320, _mm512_mul_ps(_mm512_cvtepi32_ps(block_sums), scale));
+    _mm512_store_si512(packed + 256, Negative(_mm512_slli_epi32(sums, 3)));
+    _mm512_store_ps(packed + 320, scale);
+    _mm512_store_ps(packed + 384, _mm512_mul_ps(_mm512_cvtepi32_ps(sums), scale));
+    _mm512_store_ps(packed + 448, _mm512_mul_ps(_mm512_cvtepi32_ps(block_sums), scale));
   }
 }
 
@@ -64,15 +76,22 @@ void PackBytes(const float* x, int64_t cols, std::byte* packed) {
   for (int64_t begin = 0; begin < cols; begin += kBytesGroup, packed += kBytesGroupBytes) {
     const Block first = QuantiseBlock(x + begin, cols - begin);
     const Block second = QuantiseBlock(x + begin + 32, cols - begin - 32);
-    const __m512i q =
-        _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_set_m128i(first.high, first.low)),
-                           _mm256_set_m128i(second.high, second.low), 1);
-    const __m512i sums = LaneSums(q, _mm512_setzero_si512());
-    _mm512_store_si512(packed, q);
-    _mm512_store_si512(packed + 64,
-                       _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(sums, 7)));
-    _mm512_store_ps(packed + 128, _mm512_insertf32x8(_mm512_set1_ps(first.scale),
-                                                     _mm256_set1_ps(second.scale), 1));
+    const auto join = [](__m128i a, __m128i b, __m128i c, __m128i d) {
+      return _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_set_m128i(b, a)),
+                                _mm256_set_m128i(d, c), 1);
+    };
+    const __m512i high =
+        join(first.first.high, first.second.high, second.first.high, second.second.high);
+    const __m512i low =
+        join(first.first.low, first.second.low, second.first.low, second.second.low);
+    const __m512i sums = LaneSums(high, low);
+    const __m512 scale =
+        _mm512_insertf32x8(_mm512_set1_ps(first.scale), _mm256_set1_ps(second.scale), 1);
+    _mm512_store_si512(packed, high);
+    _mm512_store_si512(packed + 64, low);
+    _mm512_store_si512(packed + 128, Negative(sums));
+    _mm512_store_ps(packed + 192, scale);
+    _mm512_store_ps(packed + 256, _mm512_mul_ps(_mm512_cvtepi32_ps(sums), scale));
   }
 }
 
@@ -90,6 +109,8 @@ void PackBf16(const float* x, int64_t cols, std::byte* packed) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(packed + 2 * i), Bf16Of(rest));
   }
 }
+
+}  // namespace
 
 // Pairs of columns of up to six tokens: sixteen pairs of a token are one vector, transposed.
 void PackBlock(const float* x, int64_t x_stride, int64_t tokens, int64_t cols, std::byte* block) {
@@ -117,15 +138,13 @@ void PackBlock(const float* x, int64_t x_stride, int64_t tokens, int64_t cols, s
   }
 }
 
-}  // namespace
-
 void AddPacking(MatmulKernels& matmul) {
   const auto add = [&](PackedForm form, PackRowFunction* run, const char* name) {
     matmul.pack[static_cast<int>(form)] = {run, name};
   };
   add(PackedForm::kBf16, PackBf16, TN_KERNEL_NAME("pack_bf16"));
-  add(PackedForm::kNibbles, PackNibbles, TN_KERNEL_NAME("pack_int8"));
-  add(PackedForm::kBytes, PackBytes, TN_KERNEL_NAME("pack_int8"));
+  add(PackedForm::kNibbles, PackNibbles, TN_KERNEL_NAME("pack_int16"));
+  add(PackedForm::kBytes, PackBytes, TN_KERNEL_NAME("pack_int16"));
   matmul.blocks = {{PackBlock, TN_KERNEL_NAME("pack_block")}, kBlockTokens, 2};
 }
 

@@ -1,0 +1,135 @@
+// A block of 32 packed tokens times a panel of 64 rows with bf16 tiles: 32 x 32 sums in four tiles
+// at a time. Private to the folder. Thread-safe.
+#pragma once
+
+#include "tenon/kernels/cpu/product.h"
+
+namespace tenon::amx {
+namespace {
+
+constexpr int64_t kTileRows = 16;
+constexpr int64_t kTileCols = 32;                // bf16 numbers of a tile's row
+constexpr int64_t kBlockTokens = 32;             // two tiles
+constexpr int64_t kPairStride = kPanelRows * 4;  // bytes between pairs of columns in a panel
+
+constexpr int64_t PaddedCols(int64_t cols) {
+  return (cols + kTileCols - 1) / kTileCols * kTileCols;
+}
+constexpr int64_t BlockBytes(int64_t cols) { return kBlockTokens * 2 * PaddedCols(cols); }
+
+// Eight full tiles. A thread has no tiles before and gives them back after, for the system saves
+// them at every switch while they are in use.
+struct alignas(64) TileConfig {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t bytes_per_row[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+static_assert(sizeof(TileConfig) == 64);
+
+// Where 32 tokens x 32 rows of sums are.
+struct Sums {
+  float* at = nullptr;
+  int64_t stride = 0;  // floats between tokens
+  float* Tile(int i) const { return at + i / 2 * kTileRows * stride + i % 2 * kTileRows; }
+};
+
+// sums = block times two tiles of the panel's rows, from `steps` tiles of columns; added to what is
+// there, or not.
+TN_INLINE void Multiply(const std::byte* block, int64_t token_stride, const std::byte* panel,
+                        int64_t steps, bool adds, Sums sums) {
+  const auto stride = static_cast<size_t>(sums.stride) * sizeof(float);
+  if (adds) {
+    _tile_loadd(0, sums.Tile(0), stride);
+    _tile_loadd(1, sums.Tile(1), stride);
+    _tile_loadd(2, sums.Tile(2), stride);
+    _tile_loadd(3, sums.Tile(3), stride);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  const std::byte* second = block + kTileRows * token_stride;
+  for (int64_t s = 0; s < steps; ++s) {
+    _tile_loadd(4, block + s * 64, static_cast<size_t>(token_stride));
+    _tile_loadd(6, panel + s * kTileRows * kPairStride, kPairStride);
+    _tile_loadd(7, panel + s * kTileRows * kPairStride + 64, kPairStride);
+    _tile_loadd(5, second + s * 64, static_cast<size_t>(token_stride));
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, sums.Tile(0), stride);
+  _tile_stored(1, sums.Tile(1), stride);
+  _tile_stored(2, sums.Tile(2), stride);
+  _tile_stored(3, sums.Tile(3), stride);
+}
+
+// Calls use(place, the lanes that exist, offset of the vector in a buffer of 32 x 32, row of the
+// vector) for up to 32 rows of all tokens.
+template <typename Use>
+TN_INLINE void ForVectors(const ProductOut& out, Use use) {
+  for (int64_t v = 0; v < 2; ++v) {
+    const int64_t rows = out.rows - v * kLanes;
+    if (rows <= 0) return;
+    const auto mask = static_cast<__mmask16>(rows >= kLanes ? 0xFFFF : (1 << rows) - 1);
+    for (int64_t t = 0; t < out.tokens; ++t) {
+      use(out.y + t * out.stride + v * kLanes, mask, (2 * t + v) * kLanes, v * kLanes);
+    }
+  }
+}
+
+// The tiles of a scope.
+struct Tiles {
+  Tiles() {
+    const TileConfig config;
+    _tile_loadconfig(&config);
+  }
+  ~Tiles() { _tile_release(); }
+  Tiles(const Tiles&) = delete;
+  Tiles& operator=(const Tiles&) = delete;
+};
+
+// Up to 32 rows of fewer tokens than a block has, or with a bias: by way of a buffer. Sums start
+// from the same numbers as without one.
+TN_INLINE void MultiplyPart(const std::byte* block, int64_t token_stride, const std::byte* panel,
+                            int64_t steps, const ProductOut& out) {
+  alignas(64) float buffer[kBlockTokens * 2 * kTileRows];
+  const bool starts = out.adds || out.bias != nullptr;
+  if (starts) {
+    ForVectors(out, [&](const float* y, __mmask16 mask, int64_t at, int64_t row) {
+      _mm512_store_ps(buffer + at, _mm512_maskz_loadu_ps(mask, out.adds ? y : out.bias + row));
+    });
+  }
+  Multiply(block, token_stride, panel, steps, starts, {buffer, 2 * kTileRows});
+  ForVectors(out, [&](float* y, __mmask16 mask, int64_t at, int64_t /*row*/) {
+    _mm512_mask_storeu_ps(y, mask, _mm512_load_ps(buffer + at));
+  });
+}
+
+// A block [32 tokens][token_stride bytes] times a panel, from `cols` columns.
+TN_INLINE void MultiplyBlock(const std::byte* block, int64_t token_stride, int64_t cols,
+                             const std::byte* panel, const ProductOut& out) {
+  constexpr int64_t kHalf = 2 * kTileRows;
+  const int64_t steps = PaddedCols(cols) / kTileCols;
+  for (int64_t first = 0; first < out.rows; first += kHalf) {
+    const ProductOut half = {out.y + first,
+                             out.stride,
+                             out.tokens,
+                             out.rows - first,
+                             out.bias == nullptr ? nullptr : out.bias + first,
+                             out.adds};
+    const bool whole = out.tokens == kBlockTokens && half.rows >= kHalf;
+    if (whole && (out.adds || out.bias == nullptr)) {
+      Multiply(block, token_stride, panel + first * 4, steps, out.adds, {half.y, out.stride});
+    } else {
+      MultiplyPart(block, token_stride, panel + first * 4, steps, half);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tenon::amx

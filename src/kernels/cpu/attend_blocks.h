@@ -1,0 +1,317 @@
+// Attention of many queries in bf16: scores and weighted values are products of packed blocks of
+// tokens with panels, as in the matmuls of many tokens (matmul_kernels.h). Product says how an
+// instruction set packs and multiplies. For the sources of instruction sets that have bf16.
+// Thread-safe.
+#pragma once
+
+#include "tenon/kernels/attention_rules.h"
+#include "tenon/kernels/cpu/product.h"
+#include "tenon/kernels/cpu/transpose.h"
+
+#if defined(__AVX512BF16__)
+
+namespace tenon::TN_ISA {
+namespace {
+
+constexpr int64_t kBlockKeys = kAttendBlockKeys;
+constexpr float kHidden = -__builtin_inff();
+static_assert(kAttendBlockStates >= kAttendBlockQueries);
+
+// Product:
+//   kTokens                          tokens of a block
+//   BlockBytes(cols)
+//   Pack(x, x_stride, tokens, cols, block)
+//   Multiply(block, cols, panel, out): all kTokens of the block
+//   a constructor and a destructor around all of it
+// The parts of the scratch memory.
+struct BlockScratch {
+  std::byte* queries = nullptr;   // packed, rounded to bf16; then what the rounding left
+  std::byte* weights = nullptr;   // packed
+  std::byte* keys = nullptr;      // a panel, likewise
+  std::byte* values = nullptr;    // panels
+  float* scores = nullptr;        // [kAttendBlockStates, kBlockKeys]
+  int64_t query_bytes = 0;        // of the packed queries
+  int64_t key_panel_bytes = 0;    // of 64 keys
+  int64_t value_panel_bytes = 0;  // of 64 columns
+};
+
+constexpr int64_t PanelCols(int64_t cols) { return (cols + 31) / 32 * 32; }
+
+template <typename Product>
+BlockScratch ScratchOf(const AttendArgs& a, std::byte* scratch) {
+  constexpr int64_t kBlocks = (kAttendBlockQueries + Product::kTokens - 1) / Product::kTokens;
+  BlockScratch s;
+  s.key_panel_bytes = kPanelRows * 2 * PanelCols(a.k_width);
+  s.value_panel_bytes = kPanelRows * 2 * kBlockKeys;
+  const auto take = [&](int64_t bytes) {
+    std::byte* part = scratch;
+    scratch += (bytes + 63) / 64 * 64;
+    return part;
+  };
+  s.query_bytes = kBlocks * Product::BlockBytes(a.k_width);
+  s.queries = take(2 * s.query_bytes);
+  s.weights = take(kBlocks * Product::BlockBytes(kBlockKeys));
+  s.keys = take(2 * s.key_panel_bytes);
+  s.values = take((a.v_width + kPanelRows - 1) / kPanelRows * s.value_panel_bytes);
+  s.scores = reinterpret_cast<float*>(take(kAttendBlockStates * kBlockKeys * 4));
+  return s;
+}
+
+// Calls use(block index, first query, queries) for all blocks.
+template <typename Product, typename Use>
+TN_INLINE void ForBlocks(int64_t queries, Use use) {
+  for (int64_t i = 0; i < queries; i += Product::kTokens) {
+    use(i / Product::kTokens, i, queries - i < Product::kTokens ? queries - i : Product::kTokens);
+  }
+}
+
+// What rounding to bf16 takes away.
+TN_INLINE F32 Lost(F32 v) {
+  return v - FromBf16(reinterpret_cast<Words16>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(v))));
+}
+
+template <typename Product>
+void PackQueries(const AttendArgs& a, const BlockScratch& s) {
+  const int64_t queries = a.rows * a.group;
+  ForBlocks<Product>(queries, [&](int64_t block, int64_t first, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {  // the scores are not needed yet
+      const int64_t row = (first + i) / a.group;
+      const int64_t head = (first + i) % a.group;
+      __builtin_memcpy(s.scores + i * a.k_width,
+                       a.q + row * a.q_row_stride + head * a.q_head_stride,
+                       static_cast<size_t>(a.k_width) * sizeof(float));
+    }
+    std::byte* packed = s.queries + block * Product::BlockBytes(a.k_width);
+    Product::Pack(s.scores, a.k_width, count, a.k_width, packed);
+    const int64_t n = count * a.k_width;
+    for (int64_t i = 0; i < n; i += kLanes) Store(s.scores + i, Lost(Load(s.scores + i)));
+    Product::Pack(s.scores, a.k_width, count, a.k_width, packed + s.query_bytes);
+  });
+}
+
+TN_INLINE F32 Pairs(F32 low, F32 high) {
+  return reinterpret_cast<F32>(
+      _mm512_cvtne2ps_pbh(reinterpret_cast<__m512>(high), reinterpret_cast<__m512>(low)));
+}
+
+// 32 numbers of a stored row as bf16, of which the first n > 0 exist; or what that takes away.
+template <bool kLost = false>
+TN_INLINE F32 StoredPairs(DType dtype, const std::byte* p, int64_t n) {
+  if (dtype == DType::kBF16) {
+    if (n >= 32) return LoadAs<F32>(p);
+    return reinterpret_cast<F32>(_mm512_maskz_loadu_epi16((uint32_t{1} << n) - 1, p));
+  }
+  const auto* x = reinterpret_cast<const float*>(p);
+  F32 low = n >= kLanes ? Load(x) : LoadFirst(x, n);
+  F32 high = n >= 32 ? Load(x + kLanes) : n > kLanes ? LoadFirst(x + kLanes, n - kLanes) : F32{};
+  if constexpr (kLost) {
+    low = Lost(low);
+    high = Lost(high);
+  }
+  return Pairs(low, high);
+}
+
+// Keys [first, first + 64) of the source as the rows of a panel; those outside `keys` repeat one of
+// it: their scores are not used.
+template <bool kLost>
+void ExpandKeys(const AttendArgs& a, KeyRange keys, int64_t first, std::byte* panel) {
+  const KeyValueSource& src = a.source;
+  const int64_t size = src.dtype == DType::kF32 ? 4 : 2;
+  auto* out = reinterpret_cast<float*>(panel);  // [pairs of columns][64], as bit patterns
+  for (int64_t v = 0; v < kPanelRows; v += kLanes) {
+    const std::byte* rows[kLanes];
+    for (int64_t r = 0; r < kLanes; ++r) {
+      int64_t j = first + v + r;
+      j = j < keys.begin ? keys.begin : j;
+      j = j < keys.end ? j : keys.end - 1;
+      rows[r] = RowAddress(src, src.k, src.k_slot_stride, j) + a.kv_head * src.k_head_stride;
+    }
+    for (int64_t c = 0; c < a.k_width; c += 32) {
+      F32 block[kLanes];
+      for (int64_t r = 0; r < kLanes; ++r) {
+        block[r] = StoredPairs<kLost>(src.dtype, rows[r] + c * size, a.k_width - c);
+      }
+      Transpose(block);
+      for (int64_t p = 0; p < kLanes; ++p) Store(out + (c / 2 + p) * kPanelRows + v, block[p]);
+    }
+  }
+}
+
+// Words of two rows of 32 numbers each, one after the other: pairs of columns 0-15, then 16-31.
+TN_INLINE void Interleave(F32 even, F32 odd, F32* pairs) {
+  const auto table = [](int first) {
+    return _mm512_set_epi16(first + 47, first + 15, first + 46, first + 14, first + 45, first + 13,
+                            first + 44, first + 12, first + 43, first + 11, first + 42, first + 10,
+                            first + 41, first + 9, first + 40, first + 8, first + 39, first + 7,
+                            first + 38, first + 6, first + 37, first + 5, first + 36, first + 4,
+                            first + 35, first + 3, first + 34, first + 2, first + 33, first + 1,
+                            first + 32, first);
+  };
+  const auto a = reinterpret_cast<__m512i>(even);
+  const auto b = reinterpret_cast<__m512i>(odd);
+  pairs[0] = reinterpret_cast<F32>(_mm512_permutex2var_epi16(a, table(0), b));
+  pairs[1] = reinterpret_cast<F32>(_mm512_permutex2var_epi16(a, table(16), b));
+}
+
+// Values of keys [first, first + cols) as panels of 64 of their columns: pairs of keys. Keys
+// outside `keys` count as zero.
+void ExpandValues(const AttendArgs& a, KeyRange keys, int64_t first, int64_t cols,
+                  const BlockScratch& s) {
+  const KeyValueSource& src = a.source;
+  const int64_t size = src.dtype == DType::kF32 ? 4 : 2;
+  for (int64_t j = first; j < first + cols; j += 2) {
+    const std::byte* rows[2];
+    for (int64_t i = 0; i < 2; ++i) {
+      const bool exists = j + i >= keys.begin && j + i < keys.end;
+      rows[i] = !exists ? nullptr
+                        : RowAddress(src, src.v, src.v_slot_stride, j + i) +
+                              a.kv_head * src.v_head_stride;
+    }
+    for (int64_t c = 0; c < a.v_width; c += 32) {
+      const auto load = [&](const std::byte* row) {
+        return row == nullptr ? F32{} : StoredPairs(src.dtype, row + c * size, a.v_width - c);
+      };
+      F32 pairs[2];
+      Interleave(load(rows[0]), load(rows[1]), pairs);
+      auto* out = reinterpret_cast<float*>(s.values + c / kPanelRows * s.value_panel_bytes) +
+                  (j - first) / 2 * kPanelRows + c % kPanelRows;
+      Store(out, pairs[0]);
+      Store(out + kLanes, pairs[1]);
+    }
+  }
+}
+
+// 2^t for t <= 0 to 2e-6 of itself, which bf16 does not see: a polynomial on [-1/2, 1/2] times a
+// power of two. NaN stays.
+TN_INLINE __m512 PowerOfTwo(__m512 t) {
+  t = _mm512_max_ps(_mm512_set1_ps(-200.0f), t);  // the second operand where it is NaN
+  const __m512 n = _mm512_roundscale_ps(t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m512 r = _mm512_sub_ps(t, n);
+  const auto add = [&](__m512 p, float c) { return _mm512_fmadd_ps(p, r, _mm512_set1_ps(c)); };
+  __m512 p = add(_mm512_set1_ps(1.339887440e-3f), 9.618437357e-3f);
+  p = add(add(add(p, 5.550332548e-2f), 2.402264791e-1f), 6.931471825e-1f);
+  return _mm512_scalef_ps(add(p, 1.0f), n);
+}
+
+// The lanes of vector i that lie in [begin, end).
+TN_INLINE __mmask16 LanesIn(int64_t i, int64_t begin, int64_t end) {
+  const auto below = [&](int64_t limit) -> uint32_t {
+    const int64_t n = limit - i;
+    return n >= kLanes ? 0xFFFF : n <= 0 ? 0 : (1u << n) - 1;
+  };
+  return static_cast<__mmask16>(below(end) & ~below(begin));
+}
+
+// Scores of `cols` keys from `first` on, of which the query sees `seen`, to weights relative to the
+// new maximum; the state's sums shrink accordingly.
+TN_INLINE void Weigh(const AttendArgs& a, int64_t query, KeyRange seen, int64_t first, int64_t cols,
+                     float* scores, float* state) {
+  const ScoreRules& rules = *a.rules;
+  const bool plain =
+      rules.softcap == 0 && rules.alibi == nullptr && rules.bias == nullptr && rules.scale > 0;
+  if (!plain) {
+    for (int64_t j = seen.begin; j < seen.end; ++j) {
+      scores[j - first] = ScoreOf(a, scores[j - first], query / a.group, query % a.group, j);
+    }
+  }
+  const float scale = plain ? rules.scale : 1.0f;
+  const int64_t begin = seen.begin - first;
+  const int64_t end = seen.end - first;
+  __m512 top = _mm512_set1_ps(kHidden);
+  for (int64_t i = 0; i < cols; i += kLanes) {
+    const __mmask16 shown = LanesIn(i, begin, end);
+    top = _mm512_mask_max_ps(top, shown, top, _mm512_load_ps(scores + i));
+  }
+  float* maximum = state + a.v_width;
+  const float of_tile = _mm512_reduce_max_ps(top) * scale;
+  const float highest = of_tile > maximum[0] ? of_tile : maximum[0];
+  if (highest == kHidden) {  // nothing to be seen so far, or numbers that are none
+    for (int64_t i = 0; i < cols; i += kLanes) {
+      const __m512 score = _mm512_load_ps(scores + i);
+      const __mmask16 shown = LanesIn(i, begin, end);
+      if (_mm512_mask_cmp_ps_mask(shown, score, score, _CMP_UNORD_Q) != 0) {
+        maximum[1] = __builtin_nanf("");
+      }
+      _mm512_store_ps(scores + i, _mm512_setzero_ps());
+    }
+    return;
+  }
+  constexpr float kLog2E = 1.44269504088896341f;
+  const __m512 factor = _mm512_set1_ps(scale * kLog2E);
+  const __m512 offset = _mm512_set1_ps(highest * kLog2E);
+  __m512 sum = _mm512_setzero_ps();
+  for (int64_t i = 0; i < cols; i += kLanes) {
+    const __m512 t = _mm512_fmsub_ps(_mm512_load_ps(scores + i), factor, offset);
+    const __m512 p = _mm512_maskz_mov_ps(LanesIn(i, begin, end), PowerOfTwo(t));
+    _mm512_store_ps(scores + i, p);
+    sum = _mm512_add_ps(sum, p);
+  }
+  if (highest != maximum[0]) {
+    const float keep = Exp(All(maximum[0] - highest))[0];
+    maximum[0] = highest;
+    maximum[1] *= keep;
+    int64_t c = 0;
+    for (; c + kLanes <= a.v_width; c += kLanes) Store(state + c, Load(state + c) * keep);
+    for (; c < a.v_width; ++c) state[c] *= keep;
+  }
+  maximum[1] += _mm512_reduce_add_ps(sum);
+}
+
+// Keys [first, first + cols), of which `keys` exist.
+template <typename Product>
+void AddBlockOfKeys(const AttendArgs& a, const AttendState& target, const BlockScratch& s,
+                    KeyRange keys, int64_t first, int64_t cols) {
+  const int64_t queries = a.rows * a.group;
+  for (int64_t c = 0; c < cols; c += kPanelRows) {
+    ExpandKeys<false>(a, keys, first + c, s.keys);
+    const bool rounds = a.source.dtype != DType::kBF16;
+    if (rounds) ExpandKeys<true>(a, keys, first + c, s.keys + s.key_panel_bytes);
+    ForBlocks<Product>(queries, [&](int64_t block, int64_t query, int64_t /*count*/) {
+      const std::byte* q = s.queries + block * Product::BlockBytes(a.k_width);
+      ProductOut out = {s.scores + query * kBlockKeys + c, kBlockKeys, Product::kTokens,
+                        kPanelRows};
+      Product::Multiply(q + s.query_bytes, a.k_width, s.keys, out);
+      out.adds = true;
+      if (rounds) Product::Multiply(q, a.k_width, s.keys + s.key_panel_bytes, out);
+      Product::Multiply(q, a.k_width, s.keys, out);
+    });
+  }
+  for (int64_t i = 0; i < queries; ++i) {
+    KeyRange seen = VisibleKeys(a, i / a.group);
+    seen.begin = seen.begin > keys.begin ? seen.begin : keys.begin;
+    seen.end = seen.end < keys.end ? seen.end : keys.end;
+    Weigh(a, i, seen, first, cols, s.scores + i * kBlockKeys,
+          target.state + i * target.head_stride);
+  }
+  ExpandValues(a, keys, first, cols, s);
+  ForBlocks<Product>(queries, [&](int64_t block, int64_t query, int64_t count) {
+    std::byte* weights = s.weights + block * Product::BlockBytes(cols);
+    Product::Pack(s.scores + query * kBlockKeys, kBlockKeys, count, cols, weights);
+    for (int64_t c = 0; c < a.v_width; c += kPanelRows) {
+      Product::Multiply(
+          weights, cols, s.values + c / kPanelRows * s.value_panel_bytes,
+          {target.state + query * target.head_stride + c, target.head_stride, Product::kTokens,
+           a.v_width - c < kPanelRows ? a.v_width - c : kPanelRows, nullptr, true});
+    }
+  });
+}
+
+template <typename Product>
+void AttendBlocks(const AttendArgs& a, const AttendState& target, std::byte* scratch) {
+  [[maybe_unused]] const Product product;  // holds what the instruction set needs meanwhile
+  const BlockScratch s = ScratchOf<Product>(a, scratch);
+  PackQueries<Product>(a, s);
+  const KeyRange all = ClearStates(a, target);
+  // Blocks start at multiples of their size and grow by whole vectors, so that a row's sums do not
+  // depend on the other rows.
+  for (int64_t first = all.begin / kBlockKeys * kBlockKeys; first < all.end; first += kBlockKeys) {
+    const KeyRange keys = {first > all.begin ? first : all.begin,
+                           first + kBlockKeys < all.end ? first + kBlockKeys : all.end};
+    AddBlockOfKeys<Product>(a, target, s, keys, first, PanelCols(keys.end - first));
+  }
+}
+
+}  // namespace
+}  // namespace tenon::TN_ISA
+
+#endif
