@@ -117,8 +117,17 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& pa
   return std::shared_ptr<const MappedFile>(new MappedFile(path, data, size));
 }
 
+std::shared_ptr<const MappedFile> MappedFile::Of(std::string path,
+                                                 std::span<const std::byte> bytes) {
+  auto copy = std::make_unique<std::byte[]>(bytes.size());
+  if (!bytes.empty()) std::memcpy(copy.get(), bytes.data(), bytes.size());
+  const std::shared_ptr<MappedFile> file(new MappedFile(std::move(path), copy.get(), bytes.size()));
+  file->copy_ = std::move(copy);
+  return file;
+}
+
 MappedFile::~MappedFile() {
-  if (size_ > 0) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (size_ > 0 && copy_ == nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 }  // namespace tenon

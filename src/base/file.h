@@ -47,6 +47,9 @@ bool IsRegularFile(const std::string& path);
 class MappedFile {
  public:
   static Result<std::shared_ptr<const MappedFile>> Open(const std::string& path);
+  // Bytes that lie in no file, copied; `path` is what messages call them. The copy ends where they
+  // end: a sanitizer sees a read past it, which the rest of a mapped page would hide.
+  static std::shared_ptr<const MappedFile> Of(std::string path, std::span<const std::byte> bytes);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -60,6 +63,7 @@ class MappedFile {
   std::string path_;
   const std::byte* data_;
   size_t size_;
+  std::unique_ptr<std::byte[]> copy_;  // null: data_ is mapped
 };
 
 }  // namespace tenon

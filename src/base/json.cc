@@ -14,9 +14,10 @@ namespace {
 using Library = nlohmann::json;
 
 // The library's parser knows no Infinity and NaN, which Hugging Face writes. Outside strings they
-// are rewritten to strings with this prefix (a control character that no valid JSON string holds
-// unescaped) and turned back by the builder.
+// are rewritten to strings with this prefix and turned back by the builder. Texts of the file that
+// begin with the same control character (it has one spelling) get kTextMark in its place.
 constexpr std::string_view kNumberMark = "\x01number:";
+constexpr std::string_view kTextMark = "\x01text:";
 
 std::string RewriteSpecialNumbers(std::string_view text) {
   std::string out;
@@ -45,17 +46,29 @@ std::string RewriteSpecialNumbers(std::string_view text) {
     if (replaced) continue;
     in_string = c == '"';
     out += c;
+    constexpr std::string_view kControl = "\\u0001";
+    if (in_string && text.substr(i + 1).starts_with(kControl)) {
+      out += "\\u0001text:";
+      i += kControl.size();
+    }
   }
   return out;
 }
 
+// Takes the mark off a text of the file.
+void Unmark(std::string& value) {
+  if (value.starts_with(kTextMark)) value.erase(1, kTextMark.size() - 1);
+}
+
 Json StringOrSpecialNumber(std::string& value, bool has_special) {
-  if (has_special && value.starts_with(kNumberMark)) {
+  if (!has_special) return std::move(value);
+  if (value.starts_with(kNumberMark)) {
     const std::string word = value.substr(kNumberMark.size());
     if (word == "NaN") return std::numeric_limits<double>::quiet_NaN();
     const double infinity = std::numeric_limits<double>::infinity();
     return word[0] == '-' ? -infinity : infinity;
   }
+  Unmark(value);
   return std::move(value);
 }
 
@@ -74,6 +87,11 @@ class Builder : public nlohmann::json_sax<Library> {
   bool start_object(std::size_t) override { return Push(Json::Object{}); }
   bool start_array(std::size_t) override { return Push(Json::Array{}); }
   bool key(string_t& v) override {
+    if (has_special_ && v.starts_with(kNumberMark)) {
+      error = fmt::format("{} where a name in quotes belongs", v.substr(kNumberMark.size()));
+      return false;
+    }
+    if (has_special_) Unmark(v);
     keys_.back() = std::move(v);
     return true;
   }

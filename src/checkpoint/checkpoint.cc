@@ -38,9 +38,9 @@ std::string_view NameOf(Container container) {
 Result<std::unique_ptr<Checkpoint>> Checkpoint::Open(const std::string& path, OpenFor purpose) {
   if (path.empty()) return UsageError("the model's path is empty, allowed: a directory or a file");
   if (!FileExists(path)) return NotFound(path + ": no such file or directory");
-  std::unique_ptr<Checkpoint> checkpoint(new Checkpoint);
-  checkpoint->path_ = path;
   if (IsDirectory(path)) {
+    std::unique_ptr<Checkpoint> checkpoint(new Checkpoint);
+    checkpoint->path_ = path;
     checkpoint->directory_ = path;
     TN_RETURN_IF_ERROR(checkpoint->OpenDirectory(purpose));
     return checkpoint;
@@ -50,6 +50,13 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::Open(const std::string& path, Op
                       ": a device or pipe, allowed: a directory, a .gguf or .safetensors file");
   }
   TN_ASSIGN_OR_RETURN(std::shared_ptr<const MappedFile> file, MappedFile::Open(path));
+  return Open(std::move(file), purpose);
+}
+
+Result<std::unique_ptr<Checkpoint>> Checkpoint::Open(std::shared_ptr<const MappedFile> file,
+                                                     OpenFor purpose) {
+  std::unique_ptr<Checkpoint> checkpoint(new Checkpoint);
+  checkpoint->path_ = file->path();
   switch (SniffFile(file->bytes())) {
     case FileKind::kGguf:
       TN_RETURN_IF_ERROR(checkpoint->OpenGguf(std::move(file), purpose));
@@ -59,7 +66,7 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::Open(const std::string& path, Op
       TN_RETURN_IF_ERROR(checkpoint->IndexTensors());
       return checkpoint;
     default:
-      return WrongFile(path, file->bytes(), "a GGUF or safetensors file");
+      return WrongFile(file->path(), file->bytes(), "a GGUF or safetensors file");
   }
 }
 

@@ -38,6 +38,9 @@ class Checkpoint {
   // kNotFound: no such path. kRefused: damaged or incomplete, by its own kind, with the fix.
   static Result<std::unique_ptr<Checkpoint>> Open(const std::string& path,
                                                   OpenFor purpose = OpenFor::kModel);
+  // The same for one file that is mapped already, or in memory.
+  static Result<std::unique_ptr<Checkpoint>> Open(std::shared_ptr<const MappedFile> file,
+                                                  OpenFor purpose = OpenFor::kModel);
   Checkpoint(const Checkpoint&) = delete;
   Checkpoint& operator=(const Checkpoint&) = delete;
 

@@ -7,21 +7,24 @@
 namespace tenon {
 namespace {
 
-// Generous; they keep a damaged config from costing gigabytes of bookkeeping.
-constexpr IntRange kLayers = {.low = 1, .high = 1 << 16};
-constexpr IntRange kHeads = {.low = 1, .high = 1 << 20};
-constexpr IntRange kHidden = {.low = 1, .high = 1 << 24};
-
 Sourced<int64_t> ReadSize(ConfigReader& reader, const SizeKey& key, IntRange range = kPositive) {
   if (key.fallback) return reader.Int(key.keys, *key.fallback, range);
   return reader.RequireInt(key.keys, range);
 }
 
+// optional: 0 in a list says that the layer has none.
 Sourced<PerLayer<int64_t>> ReadPerLayer(ConfigReader& reader, const ModelConfig& config,
-                                        const SizeKey& key, IntRange range) {
+                                        const SizeKey& key, IntRange range, bool optional) {
   std::optional<PerLayer<int64_t>> fallback;
   if (key.fallback) fallback = PerLayer<int64_t>(*key.fallback);
-  return reader.PerLayerInt(key.keys, config.layers, fallback, range);
+  Sourced<PerLayer<int64_t>> value = reader.PerLayerInt(key.keys, config.layers, fallback, range);
+  const std::vector<int64_t>& values = value.value.values();
+  const auto none = std::find(values.begin(), values.end(), 0);
+  if (optional || !value.value.is_list() || none == values.end()) return value;
+  reader.Error(key.keys, fmt::format("is 0 for layer {}, every layer of this model has some",
+                                     none - values.begin()));
+  // Some number, so that one mistake is one error.
+  return {PerLayer<int64_t>(std::max<int64_t>(value.value.Max(), 1)), value.origin};
 }
 
 // f(layer) for every layer, as a list only where the inputs are lists.
@@ -240,15 +243,15 @@ void ReadIdentity(ConfigReader& reader, ModelConfig& config) {
 
 void ReadSizes(ConfigReader& reader, ModelConfig& config, const SizesSpec& spec) {
   config.vocab = ReadSize(reader, spec.vocab);
-  config.hidden = ReadSize(reader, spec.hidden, kHidden);
-  config.layers = ReadSize(reader, spec.layers, kLayers);
+  config.hidden = ReadSize(reader, spec.hidden, kHiddenSize);
+  config.layers = ReadSize(reader, spec.layers, kLayerCount);
   config.tie_embeddings = reader.Bool(spec.tie_embeddings, spec.tied);
 }
 
 void ReadAttentionGeometry(ConfigReader& reader, ModelConfig& config, const AttentionKeys& keys) {
-  config.heads = ReadPerLayer(reader, config, keys.heads, kHeads);
+  config.heads = ReadPerLayer(reader, config, keys.heads, kHeadCount, keys.optional);
   if (keys.kv_heads.fallback || reader.Has(keys.kv_heads.keys)) {
-    config.kv_heads = ReadPerLayer(reader, config, keys.kv_heads, kHeads);
+    config.kv_heads = ReadPerLayer(reader, config, keys.kv_heads, kHeadCount, keys.optional);
   } else {
     config.kv_heads = config.heads;
     if (!IsPlaceholder(config.heads.origin)) {
@@ -258,11 +261,17 @@ void ReadAttentionGeometry(ConfigReader& reader, ModelConfig& config, const Atte
     }
   }
   if (keys.head_dim.fallback || reader.Has(keys.head_dim.keys)) {
-    config.head_dim = ReadPerLayer(reader, config, keys.head_dim, kHeads);
+    config.head_dim = ReadPerLayer(reader, config, keys.head_dim, kHeadCount, keys.optional);
   } else {
     config.head_dim = DeriveHeadDim(reader, config, keys);
   }
   CheckGeometry(reader, config);
+}
+
+void RequireAlike(ConfigReader& reader, const Keys& keys, Sourced<PerLayer<int64_t>>& value) {
+  if (value.value.IsUniform()) return;
+  reader.Error(keys, "differs by layer, the layers of this model are alike");
+  value.value = PerLayer<int64_t>(value.value[0]);
 }
 
 void ReadMaxPosition(ConfigReader& reader, ModelConfig& config, const SizeKey& key) {
@@ -304,8 +313,23 @@ Sourced<Activation> ReadActivation(ConfigReader& reader, const Keys& keys,
 }
 
 void ReadMlp(ConfigReader& reader, ModelConfig& config, const MlpSpec& spec) {
-  config.intermediate = ReadPerLayer(reader, config, spec.intermediate, kPositive);
+  config.intermediate = ReadPerLayer(reader, config, spec.intermediate, kPositive, spec.optional);
   config.activation = ReadActivation(reader, spec.activation, spec.default_activation);
+}
+
+Sourced<int64_t> ReadExpertCount(ConfigReader& reader, const ModelConfig& config, const Keys& keys,
+                                 int64_t fallback) {
+  constexpr int64_t kMostInAll = 1 << 20;
+  Sourced<int64_t> experts = reader.Int(keys, fallback);
+  if (IsPlaceholder(experts.origin) || IsPlaceholder(config.layers.origin)) return experts;
+  if (config.layers.value * experts.value <= kMostInAll) return experts;
+  reader.AddError(fmt::format(
+      "layers x experts = {} x {}, their product must be at most {}; layers set by {}, experts by "
+      "{}; fix: correct {}",
+      config.layers.value, experts.value, kMostInAll, config.layers.origin.Text(),
+      experts.origin.Text(), reader.source_name()));
+  experts.value = 1;
+  return experts;
 }
 
 void ReadNormEps(ConfigReader& reader, ModelConfig& config, const Keys& keys,

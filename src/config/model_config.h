@@ -17,6 +17,14 @@
 
 namespace tenon {
 
+// Numbers of things that are kept books of. Generous; they keep a damaged config from costing
+// gigabytes before its memory is counted.
+inline constexpr IntRange kLayerCount = {.low = 1, .high = 1 << 16};
+inline constexpr IntRange kHeadCount = {.low = 1, .high = 1 << 20};  // and the width of a head
+inline constexpr IntRange kHiddenSize = {.low = 1, .high = 1 << 24};
+// Taps of a causal convolution; with one it would remember nothing.
+inline constexpr IntRange kConvTaps = {.low = 2, .high = 1 << 10};
+
 // A group that a family did not read keeps its zeros.
 struct ModelConfig {
   Sourced<std::string> model_type;
@@ -30,7 +38,7 @@ struct ModelConfig {
   Sourced<double> norm_eps;
   Sourced<bool> tie_embeddings;
 
-  Sourced<PerLayer<int64_t>> heads;  // a list may hold 0: such a layer has no attention
+  Sourced<PerLayer<int64_t>> heads;  // of optional ones a list may hold 0 (AttentionKeys)
   Sourced<PerLayer<int64_t>> kv_heads;
   Sourced<PerLayer<int64_t>> head_dim;
   Sourced<RopeParameters> rope;
@@ -72,11 +80,15 @@ struct AttentionKeys {
   SizeKey heads = {"num_attention_heads"};
   SizeKey kv_heads = {"num_key_value_heads"};  // no default: as many as heads
   SizeKey head_dim = {"head_dim"};             // no default: hidden / heads
+  bool optional = false;                       // a layer whose number is 0 has no attention
 };
 // heads, kv_heads, head_dim, after ReadSizes. Errors: heads do not divide hidden although head_dim
 // is not given; kv_heads do not divide heads; a product that does not fit in 32 bits.
 void ReadAttentionGeometry(ConfigReader& reader, ModelConfig& config,
                            const AttentionKeys& keys = {});
+
+// Error: the layers' numbers differ, for families that read one of them for all.
+void RequireAlike(ConfigReader& reader, const Keys& keys, Sourced<PerLayer<int64_t>>& value);
 
 // max_position alone: some families have no rope but learned positions.
 void ReadMaxPosition(ConfigReader& reader, ModelConfig& config,
@@ -89,12 +101,18 @@ struct MlpSpec {
   SizeKey intermediate = {"intermediate_size"};
   Keys activation = "hidden_act";
   std::optional<Activation> default_activation = {};  // none: required
+  bool optional = false;                              // a layer whose number is 0 has no MLP
 };
 // intermediate, activation.
 void ReadMlp(ConfigReader& reader, ModelConfig& config, const MlpSpec& spec = {});
 // One activation by Hugging Face's names (activations.py, ACT2CLS). No fallback: required.
 Sourced<Activation> ReadActivation(ConfigReader& reader, const Keys& keys,
                                    std::optional<Activation> fallback = {});
+
+// Experts of a layer, after ReadSizes. Error: more than 2^20 in all layers together (1 is
+// returned).
+Sourced<int64_t> ReadExpertCount(ConfigReader& reader, const ModelConfig& config, const Keys& keys,
+                                 int64_t fallback);
 
 void ReadNormEps(ConfigReader& reader, ModelConfig& config, const Keys& keys,
                  std::optional<double> fallback);

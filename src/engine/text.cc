@@ -27,7 +27,14 @@ Result<std::shared_ptr<const Tokenizer>> FromMetadata(const GgufMetadata& metada
   if (metadata.Has("tokenizer.ggml.token_type")) {
     TN_ASSIGN_OR_RETURN(const std::vector<int64_t> types,
                         metadata.Ints("tokenizer.ggml.token_type"));
-    vocabulary.token_types.assign(types.begin(), types.end());
+    for (const int64_t type : types) {
+      if (type < INT32_MIN || type > INT32_MAX) {
+        return Refused(fmt::format(
+            "tokenizer.ggml.token_type[{}] = {}, allowed: 0 to 6; fix: download the file again",
+            vocabulary.token_types.size(), type));
+      }
+      vocabulary.token_types.push_back(static_cast<int32_t>(type));
+    }
   }
   if (metadata.Has("tokenizer.ggml.merges")) {
     TN_ASSIGN_OR_RETURN(vocabulary.merges, metadata.Strings("tokenizer.ggml.merges"));

@@ -15,15 +15,22 @@ constexpr double kMemoryFraction = 0.9;
 // Models without a stated maximum (recurrent, relative positions) get a generous one.
 constexpr int64_t kUnlimited = 32768;
 
+// Sums of sizes out of a config, which may be as large as they like, end here: 1 EiB.
+int64_t AddBytes(int64_t sum, int64_t more) {
+  constexpr int64_t kMost = int64_t{1} << 60;
+  return std::min(sum + std::min(more, kMost), kMost);
+}
+
 void CountWeights(PlannedModel& plan) {
   for (Module* module : plan.context->modules) {
     for (const Parameter& parameter : module->parameters()) {
-      plan.memory.weights_held += parameter.held_bytes();
+      plan.memory.weights_held = AddBytes(plan.memory.weights_held, parameter.held_bytes());
       const int64_t width = parameter.shape().rank() == 0 ? 1 : parameter.shape().dim(-1);
-      plan.memory.weights_stored +=
-          parameter.shape().rows() * RowBytes(parameter.stored_dtype(), width);
+      plan.memory.weights_stored =
+          AddBytes(plan.memory.weights_stored,
+                   parameter.shape().rows() * RowBytes(parameter.stored_dtype(), width));
     }
-    plan.memory.weights_derived += module->derived_bytes();
+    plan.memory.weights_derived = AddBytes(plan.memory.weights_derived, module->derived_bytes());
   }
 }
 
@@ -143,6 +150,21 @@ Result<int64_t> LongestFitting(PlannedModel& plan, int64_t too_long) {
   return fits;
 }
 
+// Of one token's activations, at the least.
+int64_t RowBytesOf(const PlannedModel& plan) {
+  return plan.config->hidden.value * int64_t{sizeof(float)};
+}
+
+// More tokens are not tried: where a step takes the whole input, each has a row of activations,
+// and the step's own books have their size.
+int64_t MostTokens(const PlannedModel& plan) {
+  if (plan.kind() != ModelKind::kEncoder && plan.kind() != ModelKind::kEncoderDecoder) {
+    return INT64_MAX;
+  }
+  constexpr int64_t kLongestStep = 1 << 24;
+  return std::clamp<int64_t>(Budget(plan) / RowBytesOf(plan), 1, kLongestStep);
+}
+
 Status DoesNotFitAt(const PlannedModel& plan, int64_t wanted, int64_t needed, int64_t longest) {
   return DoesNotFit(fmt::format(
       "weights of {} and a context of {} tokens need {} together, {} of {} may be used; the "
@@ -189,11 +211,13 @@ Result<WantedLength> LengthToTry(const PlannedModel& plan) {
 Status SizeMemory(PlannedModel& plan) {
   CountWeights(plan);
   TN_ASSIGN_OR_RETURN(WantedLength wanted, LengthToTry(plan));
-  TN_RETURN_IF_ERROR(PlanLength(plan, wanted.tokens));
+  const int64_t tried = std::min(wanted.tokens, MostTokens(plan));
+  TN_RETURN_IF_ERROR(PlanLength(plan, tried));
   const Sourced<std::optional<int64_t>>& option = plan.options.max_seq_len;
-  if (plan.memory.Total() > Budget(plan)) {
-    const int64_t needed = plan.memory.Total();
-    TN_ASSIGN_OR_RETURN(const int64_t longest, LongestFitting(plan, wanted.tokens));
+  if (tried < wanted.tokens || plan.memory.Total() > Budget(plan)) {
+    const int64_t needed = plan.memory.Total() + (wanted.tokens - tried) * RowBytesOf(plan);
+    const int64_t too_long = plan.memory.Total() > Budget(plan) ? tried : tried + 1;
+    TN_ASSIGN_OR_RETURN(const int64_t longest, LongestFitting(plan, too_long));
     if (option.value || longest == 0) return DoesNotFitAt(plan, wanted.tokens, needed, longest);
     wanted.why = "what fits";
   }

@@ -229,10 +229,12 @@ Status ReadModelFields(on_demand::object object, bool only_merges, ModelFields* 
     on_demand::value value;
     TN_RETURN_IF_JSON_ERROR(field.value().get(value), "model");
     if (key == "vocab" && !only_merges) {
+      if (fields->has_vocabulary) return Refused("model.vocab occurs twice");
       TN_RETURN_IF_ERROR(ReadVocabulary(value, &fields->vocabulary));
       fields->has_vocabulary = true;
     } else if (key == "merges") {
       if (!fields->has_vocabulary) continue;
+      if (fields->has_merges) return Refused("model.merges occurs twice");
       TN_RETURN_IF_ERROR(ReadMerges(value, fields->vocabulary, &fields->merges));
       fields->has_merges = true;
     } else if (key != "vocab" && !only_merges) {

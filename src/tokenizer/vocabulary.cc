@@ -104,8 +104,7 @@ std::optional<int32_t> Vocabulary::Find(std::string_view spelling, uint32_t hash
   for (size_t index = SlotOf(hash); slots_[index].id >= 0;) {
     if (slots_[index].hash == hash) {
       const Entry& entry = entries_[static_cast<size_t>(slots_[index].id)];
-      if (entry.length == spelling.size() &&
-          std::memcmp(arena_.data() + entry.offset, spelling.data(), spelling.size()) == 0) {
+      if (std::string_view(arena_.data() + entry.offset, entry.length) == spelling) {
         return slots_[index].id;
       }
     }

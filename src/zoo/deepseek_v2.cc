@@ -1,5 +1,6 @@
 // DeepSeek-V2 and V2-Lite (Hugging Face modeling_deepseek_v2.py): latent attention with YaRN, a few
 // dense layers, then routed experts (softmax, optionally limited to groups) beside shared ones.
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -30,7 +31,7 @@ struct DeepseekV2Config : ModelConfig {
   DeepseekV2Config(ConfigReader& reader, Container /*container*/) {
     ReadIdentity(reader, *this);
     ReadSizes(reader, *this);
-    heads = {PerLayer<int64_t>(reader.RequireInt("num_attention_heads").value), {}};
+    heads = {PerLayer<int64_t>(reader.RequireInt("num_attention_heads", kHeadCount).value), {}};
     ReadMaxPosition(reader, *this, {"max_position_embeddings", 2048});
     ReadMlp(reader, *this, {.default_activation = Activation::kSilu});
     ReadNormEps(reader, *this, "rms_norm_eps", 1e-6);
@@ -48,12 +49,18 @@ struct DeepseekV2Config : ModelConfig {
 
   void ReadMla(ConfigReader& reader) {
     mla.q_lora_rank = reader.IntOrNull("q_lora_rank", kNonNegative).value.value_or(0);
-    mla.kv_lora_rank = reader.RequireInt("kv_lora_rank").value;
-    mla.qk_nope_head_dim = reader.RequireInt("qk_nope_head_dim").value;
-    mla.qk_rope_head_dim = reader.RequireInt("qk_rope_head_dim", kNonNegative).value;
-    mla.v_head_dim = reader.RequireInt("v_head_dim").value;
+    mla.kv_lora_rank = reader.RequireInt("kv_lora_rank", kHeadCount).value;
+    mla.qk_nope_head_dim = reader.RequireInt("qk_nope_head_dim", kHeadCount).value;
+    mla.qk_rope_head_dim =
+        reader.RequireInt("qk_rope_head_dim", {.low = 0, .high = kHeadCount.high}).value;
+    mla.v_head_dim = reader.RequireInt("v_head_dim", kHeadCount).value;
     if (mla.qk_rope_head_dim % 2 != 0) reader.Error("qk_rope_head_dim", "must be even");
     kv_heads = heads;
+    const int64_t widest = std::max(mla.qk_nope_head_dim + mla.qk_rope_head_dim,
+                                    std::max(mla.v_head_dim, mla.kv_lora_rank));
+    if (heads.value[0] * widest > kPositive.high) {
+      reader.Error("num_attention_heads", "times the width of a head must be at most 2147483647");
+    }
     const int64_t width = mla.qk_nope_head_dim + mla.qk_rope_head_dim;
     head_dim = {PerLayer<int64_t>(width),
                 reader.RecordDerived("qk_head_dim", width, "qk_nope_head_dim + qk_rope_head_dim")};
@@ -61,9 +68,13 @@ struct DeepseekV2Config : ModelConfig {
 
   void ReadExperts(ConfigReader& reader) {
     first_dense = reader.Int("first_k_dense_replace", 0, kNonNegative).value;
-    routed_experts = reader.Int("n_routed_experts", 64).value;
+    routed_experts = ReadExpertCount(reader, *this, "n_routed_experts", 64).value;
     shared_experts = reader.IntOrNull("n_shared_experts", kNonNegative).value.value_or(0);
     moe_intermediate = reader.Int("moe_intermediate_size", 1407).value;
+    if (shared_experts * moe_intermediate > kPositive.high) {
+      reader.Error("n_shared_experts", "times moe_intermediate_size must be at most 2147483647");
+      shared_experts = 0;
+    }
     experts_per_token =
         reader.Int("num_experts_per_tok", 1, {.low = 1, .high = routed_experts}).value;
     routed_scale = reader.Double("routed_scaling_factor", 1, kNonNegativeReal).value;
@@ -78,6 +89,10 @@ struct DeepseekV2Config : ModelConfig {
     if (topk_method == TopkMethod::kGroupLimitedGreedy && routed_experts % groups != 0) {
       reader.Error("n_group", "must divide n_routed_experts");
       groups = 1;
+    }
+    if (topk_method == TopkMethod::kGroupLimitedGreedy && kept_groups > groups) {
+      reader.Error("topk_group", "must be at most n_group");
+      kept_groups = 1;
     }
     const int64_t frequency = reader.Int("moe_layer_freq", 1).value;
     if (frequency != 1)

@@ -29,7 +29,7 @@ struct Lfm2Config : ModelConfig {
     ReadTokens(reader, *this);
     ReadRope(reader, *this, {.theta = 1e6});
     inner = reader.RequireInt({"block_ff_dim", "intermediate_size"}).value;
-    conv_width = reader.Int("conv_L_cache", 3).value;
+    conv_width = reader.Int("conv_L_cache", 3, kConvTaps).value;
     conv_bias = reader.Bool("conv_bias", false).value;
     ReadLayerTypes(reader);
     AdjustIntermediate(reader);
@@ -65,9 +65,14 @@ struct Lfm2Config : ModelConfig {
     const std::optional<double> multiplier =
         reader.DoubleOrNull("block_ffn_dim_multiplier", kPositiveReal).value;
     if (!adjust) return;
-    int64_t width = 2 * inner / 3;
-    if (multiplier) width = static_cast<int64_t>(*multiplier * static_cast<double>(width));
-    width = (width + multiple - 1) / multiple * multiple;
+    const int64_t two_thirds = 2 * inner / 3;
+    const double scaled = static_cast<double>(two_thirds) * multiplier.value_or(1);
+    if (scaled < 1 || scaled > static_cast<double>(kPositive.high)) {
+      reader.Error("block_ff_dim",
+                   "times 2/3 and block_ffn_dim_multiplier must be from 1 to 2147483647");
+      return;
+    }
+    const int64_t width = (static_cast<int64_t>(scaled) + multiple - 1) / multiple * multiple;
     reader.RecordDerived("intermediate", width, "block_auto_adjust_ff_dim");
     inner = width;
   }

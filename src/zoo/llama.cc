@@ -1,6 +1,8 @@
 // Llama 1-3 and what follows it exactly (Hugging Face modeling_llama.py): pre-norm blocks of
 // grouped attention with half rope and a gated MLP. GGUF's "llama" stores q and k rows in
 // interleaved pairs.
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "tenon/modules/attention.h"
@@ -94,6 +96,17 @@ class LlamaForCausalLM final : public Model {
     return head_(pass, LogitRows(pass, norm_(pass, x)));
   }
 
+  // A row for all layers, or one for each where their heads are listed.
+  static void AddPermuted(NameTable& names, const PerLayer<int64_t>& heads,
+                          const std::string& canonical, const std::string& stored) {
+    for (size_t i = 0; i < heads.values().size(); ++i) {
+      const std::string layer = heads.is_list() ? std::to_string(i) : "{}";
+      names.Add(fmt::format("model.layers.{}.{}", layer, canonical),
+                fmt::format("blk.{}.{}", layer, stored),
+                {TransformStep::PermuteQk(heads.values()[i])});
+    }
+  }
+
   static NameTable Names(const LlamaConfig& c, Container container) {
     NameTable names;
     names.WrapperPrefixes();
@@ -107,9 +120,8 @@ class LlamaForCausalLM final : public Model {
     names.Add("lm_head.weight", "output.weight");
     layer("input_layernorm.weight", "attn_norm.weight");
     layer("post_attention_layernorm.weight", "ffn_norm.weight");
-    layer("self_attn.q_proj.weight", "attn_q.weight", {TransformStep::PermuteQk(c.heads.value[0])});
-    layer("self_attn.k_proj.weight", "attn_k.weight",
-          {TransformStep::PermuteQk(c.kv_heads.value[0])});
+    AddPermuted(names, c.heads.value, "self_attn.q_proj.weight", "attn_q.weight");
+    AddPermuted(names, c.kv_heads.value, "self_attn.k_proj.weight", "attn_k.weight");
     layer("self_attn.v_proj.weight", "attn_v.weight");
     layer("self_attn.o_proj.weight", "attn_output.weight");
     layer("mlp.gate_proj.weight", "ffn_gate.weight");

@@ -25,11 +25,11 @@ struct Mamba2Config : ModelConfig {
     activation = ReadActivation(reader, "hidden_act", Activation::kSilu);
     ReadNormEps(reader, *this, "layer_norm_epsilon", 1e-5);
     ReadTokens(reader, *this);
-    inner_heads = reader.Int("num_heads", 128).value;
-    inner_head_dim = reader.Int("head_dim", 64).value;
-    groups = reader.Int("n_groups", 8).value;
-    state_size = reader.Int("state_size", 128).value;
-    conv_width = reader.Int("conv_kernel", 4).value;
+    inner_heads = reader.Int("num_heads", 128, kHeadCount).value;
+    inner_head_dim = reader.Int("head_dim", 64, kHeadCount).value;
+    groups = reader.Int("n_groups", 8, kHeadCount).value;
+    state_size = reader.Int("state_size", 128, kHeadCount).value;
+    conv_width = reader.Int("conv_kernel", 4, kConvTaps).value;
     conv_bias = reader.Bool("use_conv_bias", true).value;
     proj_bias = reader.Bool("use_bias", false).value;
     const double infinity = std::numeric_limits<double>::infinity();

@@ -21,11 +21,12 @@ struct MixtralConfig : ModelConfig {
     ReadAttentionGeometry(reader, *this);
     ReadMaxPosition(reader, *this, {"max_position_embeddings", 4096 * 32});
     ReadMlp(reader, *this, {.default_activation = Activation::kSilu});
+    RequireAlike(reader, "intermediate_size", intermediate);
     ReadNormEps(reader, *this, "rms_norm_eps", 1e-5);
     ReadTokens(reader, *this);
     ReadRope(reader, *this, {.theta = 1e6});
     window = reader.IntOrNull("sliding_window").value;
-    experts = reader.Int({"num_local_experts", "num_experts"}, 8).value;
+    experts = ReadExpertCount(reader, *this, {"num_local_experts", "num_experts"}, 8).value;
     experts_per_token = reader.Int("num_experts_per_tok", 2, {.low = 1, .high = experts}).value;
     reader.Ignore({"router_*"});
   }

@@ -23,13 +23,16 @@ struct T5Config : ModelConfig {
     ReadSizes(reader, *this, {.hidden = {"d_model"}, .layers = {"num_layers"}, .tied = true});
     ReadAttentionGeometry(reader, *this,
                           {.heads = {"num_heads"}, .kv_heads = {Keys()}, .head_dim = {"d_kv"}});
+    RequireAlike(reader, "num_heads", heads);
+    RequireAlike(reader, "d_kv", head_dim);
     inner = reader.RequireInt("d_ff").value;
     ReadTokens(reader, *this);
-    decoder_layers = reader.Int("num_decoder_layers", layers.value).value;
+    decoder_layers = reader.Int("num_decoder_layers", layers.value, kLayerCount).value;
     decoder_start = reader.IntOrNull("decoder_start_token_id", kNonNegative);
     ReadNormEps(reader, *this, "layer_norm_epsilon", 1e-6);
-    buckets = reader.Int("relative_attention_num_buckets", 32, {.low = 2}).value;
-    max_distance = reader.Int("relative_attention_max_distance", 128).value;
+    buckets = reader.Int("relative_attention_num_buckets", 32, {.low = 2, .high = 1 << 16}).value;
+    max_distance =
+        reader.Int("relative_attention_max_distance", 128, {.low = 1, .high = 1 << 24}).value;
     ReadFeedForward(reader);
     reader.Ignore({"is_encoder_decoder", "is_gated_act", "dense_act_fn", "layer_norm_eps",
                    "feed_forward_proj"});

@@ -33,6 +33,15 @@ TEST(FileWriter, WithoutCommitNothingChanges) {
   EXPECT_FALSE(FileExists(path + ".partial"));
 }
 
+TEST(MappedFile, BytesInMemory) {
+  const std::string text = "abc";
+  const auto file = MappedFile::Of("name", std::as_bytes(std::span(text.data(), text.size())));
+  EXPECT_EQ(file->path(), "name");
+  ASSERT_EQ(file->bytes().size(), 3u);
+  EXPECT_EQ(file->bytes()[2], std::byte{'c'});
+  EXPECT_TRUE(MappedFile::Of("none", {})->bytes().empty());
+}
+
 TEST(FileWriter, ImpossiblePlaceIsAnError) {
   const auto writer = FileWriter::Create("/nonexistent_directory/file");
   ASSERT_FALSE(writer.ok());

@@ -25,6 +25,27 @@ TEST(Json, ReadsInfinityAndNan) {
   EXPECT_EQ(parsed->Find("text")->as_string(), "NaN Infinity");
 }
 
+TEST(Json, NoTextIsTakenForANumber) {
+  // Whatever stands for NaN inside: a text of the file that looks so stays a text, beside a NaN
+  // too.
+  const auto parsed =
+      ParseJson(R"({"\u0001number:NaN": "\u0001number:NaN", "n": NaN, "t": "\u0001"})");
+  ASSERT_TRUE(parsed.ok()) << parsed.message();
+  ASSERT_EQ(parsed->as_object().size(), 3u);
+  const auto& [name, value] = parsed->as_object()[0];
+  EXPECT_EQ(name, "\x01number:NaN");
+  ASSERT_TRUE(value.is_string());
+  EXPECT_EQ(value.as_string(), "\x01number:NaN");
+  EXPECT_TRUE(parsed->Find("n")->is_number());
+  EXPECT_EQ(parsed->Find("t")->as_string(), "\x01");
+}
+
+TEST(Json, NanIsNoName) {
+  const auto parsed = ParseJson(R"({NaN: 1})");
+  ASSERT_FALSE(parsed.ok());
+  EXPECT_NE(parsed.message().find("NaN"), std::string::npos) << parsed.message();
+}
+
 TEST(Json, RepeatedKeyKeepsTheLast) {
   EXPECT_EQ(ParseJson(R"({"a": 1, "b": 2, "a": 3})")->Dump(), R"({"a":3,"b":2})");
 }

@@ -159,8 +159,8 @@ TEST(ModelConfig, GeometryPerLayer) {
                        "num_key_value_heads": [2, 0, 1], "intermediate_size": [10, 20, 30]})")));
   ModelConfig config;
   ReadSizes(reader, config);
-  ReadAttentionGeometry(reader, config);
-  ReadMlp(reader, config);
+  ReadAttentionGeometry(reader, config, {.optional = true});
+  ReadMlp(reader, config, {.optional = true});
   ASSERT_TRUE(reader.ok()) << reader.status().message();
   EXPECT_EQ(config.head_dim.value, PerLayer<int64_t>::List({16, 0, 32}));
   EXPECT_EQ(config.kv_heads.value[2], 1);
@@ -250,6 +250,9 @@ INSTANTIATE_TEST_SUITE_P(
             "num_key_value_heads = [4] (array, it has 1), must be an integer from 1 to 1048576, or "
             "a list of 2"},
         Hostile{"NegativeInList", R"({"intermediate_size": [100, -1]})", "entry 1 is -1"},
+        Hostile{"LayerWithoutHeads", R"({"num_attention_heads": [4, 0]})",
+                "num_attention_heads = [4,0]: is 0 for layer 1, every layer of this model has"},
+        Hostile{"LayersWithoutWidth", R"({"intermediate_size": [0, 0]})", "is 0 for layer 0"},
         Hostile{"UnknownActivation", R"({"hidden_act": "silu2"})",
                 "hidden_act = \"silu2\" (string), must be one of silu"},
         Hostile{"ActivationNumber", R"({"hidden_act": 3})", "hidden_act = 3 (integer)"},

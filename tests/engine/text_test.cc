@@ -158,6 +158,15 @@ TEST_F(GgufTextTest, AbsentAndBrokenVocabularies) {
   constexpr int32_t kNumbers[] = {1, 2};
   numbers.SetInt32s("tokenizer.ggml.tokens", kNumbers);
   refused(LoadTokenizer(*Write(numbers)), {"tokenizer.ggml.tokens"});
+  // A type that would be "control" if its upper half were dropped.
+  GgufBuilder wide = Vocabulary();
+  std::string types(12 + 4 * sizeof(int64_t), '\0');
+  types[0] = static_cast<char>(GgufType::kInt64);
+  types[4] = 4;
+  types[12] = 3;
+  types[12 + 4] = 1;
+  wide.SetEncoded("tokenizer.ggml.token_type", GgufType::kArray, types);
+  refused(LoadTokenizer(*Write(wide)), {"token_type[0] = 4294967299", "allowed"});
 }
 
 TEST_F(GgufTextTest, TheTemplateIsInTheMetadata) {
