@@ -31,6 +31,8 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 static_assert(sizeof(TileConfig) == 64);
+// Constant memory: g++ 12 takes stores that only the instruction reads for dead.
+constexpr TileConfig kTileConfig;
 
 // Where 32 tokens x 32 rows of sums are.
 struct Sums {
@@ -87,10 +89,7 @@ TN_INLINE void ForVectors(const ProductOut& out, Use use) {
 
 // The tiles of a scope.
 struct Tiles {
-  Tiles() {
-    const TileConfig config;
-    _tile_loadconfig(&config);
-  }
+  Tiles() { _tile_loadconfig(&kTileConfig); }
   ~Tiles() { _tile_release(); }
   Tiles(const Tiles&) = delete;
   Tiles& operator=(const Tiles&) = delete;

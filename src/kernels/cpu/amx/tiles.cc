@@ -3,11 +3,9 @@
 #include "tenon/kernels/cpu/amx/tiles.h"
 
 #include "tenon/kernels/cpu/amx/tile_product.h"
-#include "tenon/kernels/cpu/attend_blocks.h"
 #include "tenon/kernels/cpu/expand.h"
 
 namespace tenon::amx {
-namespace {
 
 void PackBlock(const float* x, int64_t x_stride, int64_t tokens, int64_t cols, std::byte* block) {
   const int64_t padded = PaddedCols(cols);
@@ -23,6 +21,8 @@ void PackBlock(const float* x, int64_t x_stride, int64_t tokens, int64_t cols, s
     }
   }
 }
+
+namespace {
 
 // The panel's columns that only fill the last tile are zero.
 void ClearPadding(int64_t cols, std::byte* panel) {
@@ -53,21 +53,6 @@ void MultiplyPanel(const PanelArgs& a, int64_t row, int64_t token_begin, int64_t
     }
   }
 }
-
-struct Product {
-  static constexpr int64_t kTokens = kBlockTokens;
-  static constexpr int64_t BlockBytes(int64_t cols) { return amx::BlockBytes(cols); }
-  static constexpr PanelLayout Panel(int64_t cols) { return PanelOf(cols); }
-  static void Pack(const float* x, int64_t x_stride, int64_t tokens, int64_t cols,
-                   std::byte* block) {
-    PackBlock(x, x_stride, tokens, cols, block);
-  }
-  static void Multiply(const std::byte* block, int64_t cols, const std::byte* panel,
-                       const ProductOut& out) {
-    MultiplyBlock(block, cols, panel, out);
-  }
-  Tiles tiles;
-};
 
 // Four chains of products on registers.
 float Probe(int64_t steps) {
@@ -100,8 +85,6 @@ void AddTileProbe(ProbeKernels& probes) {
   probes.multiply = {Probe, TN_KERNEL_NAME("multiply")};
   probes.operations_per_step = 4.0 * 2 * kTileRows * kTileRows * kTileCols;
 }
-
-void AddTileAttention(AttentionKernels& attention) { attention.blocks = AttendBlocks<Product>; }
 
 void AddTiles(MatmulKernels& matmul) {
   matmul.blocks = {{PackBlock, TN_KERNEL_NAME("pack_block")}, kBlockTokens, kTileCols};
