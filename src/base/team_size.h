@@ -14,12 +14,13 @@ class TeamSize {
 
   // For the next run.
   int size() const { return size_; }
-  // Of a run with size() members: any unit of time, and whether a member waited long for another.
-  void Report(uint64_t duration, bool waited) {
+  // Of a run with size() members, in any unit of time: how long it took, how long members waited in
+  // it for others that were late.
+  void Report(uint64_t duration, uint64_t waited) {
     if (threads_ == 1) return;
     sum_ += duration;
     longest_ = std::max(longest_, duration);
-    waits_ += waited ? 1 : 0;
+    waits_ += waited > duration / 4 ? 1 : 0;
     if (++runs_ == kWindow) EndWindow();
   }
 

@@ -57,8 +57,9 @@ ThreadTeam::~ThreadTeam() {
 template <typename Done>
 void ThreadTeam::WaitFor(Done done) {
   if (Spin(done)) return;
-  long_waits_.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t begin = Ticks();
   while (!done()) std::this_thread::yield();
+  waited_.fetch_add(kSpinTicks + Ticks() - begin, std::memory_order_relaxed);
 }
 
 void ThreadTeam::Run(int active, Work work, void* context) {

@@ -48,8 +48,9 @@ class ThreadTeam {
   // to all.
   void Meet();
 
-  // How often a member has waited longer than it spins, in meetings and at the ends of runs.
-  int64_t long_waits() const { return long_waits_.load(std::memory_order_relaxed); }
+  // Ticks that members have waited for others in meetings and at the ends of runs, where that took
+  // longer than they spin.
+  uint64_t waited() const { return waited_.load(std::memory_order_relaxed); }
 
  private:
   void Loop(int thread);
@@ -71,7 +72,7 @@ class ThreadTeam {
   std::mutex mutex_;  // only for sleeping
   std::condition_variable wake_;
   std::atomic<int> sleeping_{0};  // of the members that the last round had
-  std::atomic<int64_t> long_waits_{0};
+  std::atomic<uint64_t> waited_{0};
   std::vector<std::thread> members_;
 };
 

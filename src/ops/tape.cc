@@ -197,11 +197,11 @@ void Tape::Run(ThreadTeam& team) {
   TN_CHECK(arena_ != nullptr || arena_bytes_ == 0, "bind before running");
   TN_CHECK(team.threads() == threads_, "a tape runs with the team size it was sealed for");
   for (size_t i = 0; i < records_.size(); ++i) claimed_[i].store(0, std::memory_order_relaxed);
-  const int64_t waits = team.long_waits();
+  const uint64_t waited = team.waited();
   const uint64_t begin = Ticks();
   std::fill(spans_.begin(), spans_.end(), RecordSpan{});
   team.Run(team_size_.size(), [&](int thread) { Execute(team, thread); });
-  team_size_.Report(Ticks() - begin, team.long_waits() != waits);
+  team_size_.Report(Ticks() - begin, team.waited() - waited);
 }
 
 void Tape::RunRecord(size_t index, const RunContext& context) {

@@ -8,7 +8,6 @@
 #include "tenon/base/machine_profile.h"
 #include "tenon/base/status.h"
 #include "tenon/base/text.h"
-#include "tenon/base/thread_team.h"
 
 namespace tenon {
 namespace {
@@ -100,34 +99,6 @@ TEST(MachineProfile, ThisMachineIsPlausible) {
   EXPECT_GT(machine.available_bytes, 0);
   EXPECT_LE(machine.available_bytes, machine.memory_bytes);
 }
-
-class ThreadTeamTest : public testing::TestWithParam<int> {};
-
-TEST_P(ThreadTeamTest, EveryMemberRunsEveryRoundOnce) {
-  ThreadTeam team(GetParam());
-  std::vector<int> counts(static_cast<size_t>(GetParam()));
-  for (int round = 0; round < 500; ++round) {
-    team.Run([&](int thread) { ++counts[static_cast<size_t>(thread)]; });
-  }
-  for (const int count : counts) EXPECT_EQ(count, 500);
-}
-
-TEST_P(ThreadTeamTest, MeetSeparatesPhases) {
-  ThreadTeam team(GetParam());
-  std::vector<int> slots(static_cast<size_t>(GetParam()));
-  std::atomic<int> wrong{0};
-  team.Run([&](int thread) {
-    for (int phase = 1; phase <= 200; ++phase) {
-      slots[static_cast<size_t>(thread)] = phase;
-      team.Meet();
-      for (const int seen : slots) wrong += seen != phase;
-      team.Meet();
-    }
-  });
-  EXPECT_EQ(wrong, 0);
-}
-
-INSTANTIATE_TEST_SUITE_P(Threads, ThreadTeamTest, testing::Values(1, 2, 3, 5));
 
 TEST(Log, LevelsByName) {
   EXPECT_EQ(*ParseLogLevel("Warning"), LogLevel::kWarning);

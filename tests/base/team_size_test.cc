@@ -15,7 +15,7 @@ struct Machine {
     const bool hit = busy && size == threads;
     return static_cast<uint64_t>((hit ? 2600 : 1000) / size);
   }
-  bool Waits(int size) const { return busy && size == threads; }
+  uint64_t Waited(int size) const { return busy && size == threads ? Duration(size) / 2 : 0; }
 };
 
 // Average duration of `runs` runs.
@@ -23,7 +23,7 @@ double Average(TeamSize& team, const Machine& machine, int runs) {
   double sum = 0;
   for (int i = 0; i < runs; ++i) {
     sum += static_cast<double>(machine.Duration(team.size()));
-    team.Report(machine.Duration(team.size()), machine.Waits(team.size()));
+    team.Report(machine.Duration(team.size()), machine.Waited(team.size()));
   }
   return sum / runs;
 }
@@ -33,7 +33,7 @@ TEST(TeamSize, QuietMachinesUseEveryThread) {
     TeamSize team(threads);
     for (int i = 0; i < 1000; ++i) {
       ASSERT_EQ(team.size(), threads);
-      team.Report(100, false);
+      team.Report(100, 10);
     }
   }
 }
@@ -44,7 +44,7 @@ TEST(TeamSize, ImbalanceIsNoNeighbour) {
   int runs_alone = 0;
   for (int i = 0; i < 10000; ++i) {
     runs_alone += team.size() == 1 ? 1 : 0;
-    team.Report(team.size() == 1 ? 1000 : 600, true);
+    team.Report(team.size() == 1 ? 1000 : 600, 200);
   }
   EXPECT_EQ(team.size(), 2);
   EXPECT_LT(runs_alone, 200);
@@ -69,7 +69,8 @@ TEST(TeamSize, OutliersDoNotDecide) {
   TeamSize team(2);
   for (int i = 0; i < 8000; ++i) {
     const bool outlier = i % 8 == 3;
-    team.Report((team.size() == 2 ? 500 : 1000) * (outlier ? 50u : 1u), outlier);
+    const uint64_t duration = (team.size() == 2 ? 500 : 1000) * (outlier ? 50u : 1u);
+    team.Report(duration, outlier ? duration : 0);
   }
   EXPECT_EQ(team.size(), 2);
 }
