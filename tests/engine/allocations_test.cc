@@ -7,16 +7,8 @@
 #include <new>
 
 #include "plan/wish.h"
+#include "support/sanitizer.h"
 #include "tenon/engine/model_runner.h"
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define TN_UNDER_SANITIZER
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define TN_UNDER_SANITIZER
-#endif
 
 namespace {
 std::atomic<int64_t> g_allocations{0};

@@ -17,9 +17,10 @@
 #include <vector>
 
 #include "plan/wish.h"
+#include "support/sanitizer.h"
 #include "tenon/engine/model_runner.h"
 
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && !defined(TN_UNDER_SANITIZER)
 
 namespace tenon {
 namespace {
