@@ -10,7 +10,7 @@ namespace tenon::avx512_bf16_vnni {
 namespace {
 
 constexpr int64_t kAhead = 4096;  // bytes that the reads run ahead of
-constexpr int kSteps = 4;
+constexpr int64_t kSteps = 4;
 constexpr int64_t kBlockActBytes = kSteps * kBytesGroupBytes;
 
 // One number for the lower 32 bytes of a vector, one for the upper.
@@ -27,12 +27,19 @@ TN_INLINE __m512i Dot(__m512i w, const std::byte* x) {
 }
 // Lane i of step s gets factor (16 s + i) / kLanesEach.
 template <int kLanesEach>
-TN_INLINE __m512 Spread(__m512 factors, int step) {
+TN_INLINE __m512 Spread(__m512 factors, int64_t step) {
   const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-  const __m512i index = _mm512_srli_epi32(_mm512_add_epi32(lane, _mm512_set1_epi32(16 * step)),
-                                          kLanesEach == 8 ? 3 : 2);
+  const __m512i index =
+      _mm512_srli_epi32(_mm512_add_epi32(lane, _mm512_set1_epi32(static_cast<int32_t>(16 * step))),
+                        kLanesEach == 8 ? 3 : 2);
   return _mm512_permutexvar_ps(index, factors);
 }
+
+// Activations of some tokens.
+struct Tokens {
+  const std::byte* x = nullptr;  // of the first, at the step's columns
+  int64_t stride = 0;            // bytes
+};
 
 struct Q4K {
   using Block = BlockQ4K;
@@ -54,14 +61,15 @@ struct Q4K {
     return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes)), factor);
   }
   template <int T>
-  TN_INLINE static void Step(const std::byte* p, int step, __m512 factors, const std::byte* x,
-                             int64_t x_stride, __m512* sums) {
+  TN_INLINE static void Step(const std::byte* p, int64_t step, __m512 factors, Tokens tokens,
+                             __m512* sums) {
+    const std::byte* x = tokens.x;
     const __m512i q = _mm512_and_si512(
         _mm512_srlv_epi64(TwiceBytes32(p + offsetof(BlockQ4K, qs) + 32 * step), Halves(0, 4)),
         _mm512_set1_epi8(15));
     const __m512 scale = Spread<8>(factors, step);
     const __m512 minimum = Spread<8>(factors, step + 4);
-    for (int t = 0; t < T; ++t, x += x_stride) {
+    for (int t = 0; t < T; ++t, x += tokens.stride) {
       sums[t] = _mm512_fmadd_ps(minimum, _mm512_load_ps(x + 256), sums[t]);
       sums[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(Dot(q, x)),
                                 _mm512_mul_ps(scale, _mm512_load_ps(x + 192)), sums[t]);
@@ -78,7 +86,7 @@ struct Q6K {
     return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(scales)), _mm512_set1_ps(d));
   }
   // Elements 64 step ...: the low or the high nibbles of 64 bytes, and two bits each of 32 bytes.
-  TN_INLINE static __m512i Quants(const std::byte* p, int step) {
+  TN_INLINE static __m512i Quants(const std::byte* p, int64_t step) {
     const __m512i low = _mm512_loadu_si512(p + 64 * (step / 2));
     const __m512i high = TwiceBytes32(p + offsetof(BlockQ6K, qh) + 32 * (step / 2));
     const __m512i top = step % 2 == 0 ? _mm512_sllv_epi64(high, Halves(4, 2))
@@ -88,11 +96,12 @@ struct Q6K {
                            _mm512_and_si512(top, _mm512_set1_epi8(0x30)));
   }
   template <int T>
-  TN_INLINE static void Step(const std::byte* p, int step, __m512 factors, const std::byte* x,
-                             int64_t x_stride, __m512* sums) {
+  TN_INLINE static void Step(const std::byte* p, int64_t step, __m512 factors, Tokens tokens,
+                             __m512* sums) {
+    const std::byte* x = tokens.x;
     const __m512i q = Quants(p, step);
     const __m512 scale = Spread<4>(factors, step);
-    for (int t = 0; t < T; ++t, x += x_stride) {
+    for (int t = 0; t < T; ++t, x += tokens.stride) {
       const __m512i offset = _mm512_slli_epi32(_mm512_load_si512(x + 128), 5);  // weights - 32
       const __m512i dot = _mm512_add_epi32(Dot(q, x), offset);
       sums[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot),
@@ -116,9 +125,9 @@ TN_INLINE void Row(const PackedMatmulArgs& a, int64_t row, const std::byte* x, f
       _mm_prefetch(reinterpret_cast<const char*>(w + kAhead + i), _MM_HINT_T0);
     }
     const __m512 factors = Format::Factors(w);
-    for (int step = 0; step < kSteps; ++step) {
+    for (int64_t step = 0; step < kSteps; ++step) {
       Format::template Step<T>(w, step, factors,
-                               x + block * kBlockActBytes + step * kBytesGroupBytes, a.x_stride,
+                               {x + block * kBlockActBytes + step * kBytesGroupBytes, a.x_stride},
                                sums[step % kSums]);
     }
   }

@@ -51,7 +51,7 @@ void PackNibbles(const float* x, int64_t cols, std::byte* packed) {
     const auto store = [&](int64_t offset, __m128i part) {
       _mm_store_si128(reinterpret_cast<__m128i*>(packed + offset), part);
     };
-    for (int b = 0; b < 4; ++b) {
+    for (int64_t b = 0; b < 4; ++b) {
       const Block block = QuantiseBlock(x + begin + 32 * b, cols - begin - 32 * b);
       store(16 * b, block.first.high);
       store(64 + 16 * b, block.second.high);
