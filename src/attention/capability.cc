@@ -76,6 +76,10 @@ void CheckValue(std::string_view attribute, const ValueSet<T>& set, T value,
                       .supports = ListOf(set)});
 }
 
+std::string GroupsOf(const KernelRow& row) {
+  return row.most_heads_per_kv_head == 0 ? "any" : fmt::format("1..{}", row.most_heads_per_kv_head);
+}
+
 std::string FeatureList(FeatureSet set) {
   std::vector<std::string> names;
   for (const FeatureRow& f : kFeatures) {
@@ -126,6 +130,13 @@ std::vector<Refusal> RefusalsOf(const KernelRow& row, const AttentionSpec& spec,
   }
   CheckValue("head_dim", row.head_dims, spec.head_dim, refusals);
   CheckValue("compute", row.computes, spec.compute, refusals);
+  const int64_t group = spec.heads / spec.kv_heads;
+  if (row.most_heads_per_kv_head > 0 && group > row.most_heads_per_kv_head) {
+    refusals.push_back({.who = {},
+                        .attribute = "heads per kv_head",
+                        .value = TextOf(group),
+                        .supports = GroupsOf(row)});
+  }
   const FeatureSet missing = RequiredFeatures(spec) & ~row.features;
   for (const FeatureRow& f : kFeatures) {
     if (!Has(missing, f.feature)) continue;
@@ -147,16 +158,17 @@ const AttentionBackend* BackendTable::Find(std::string_view name) const {
 }
 
 std::string CapabilityMatrix(const BackendTable& table) {
-  std::vector<std::array<std::string, 10>> lines = {{"backend", "kernel", "phase", "isa",
-                                                     "kv_dtype", "page_tokens", "kv_layout",
-                                                     "head_dim", "compute", "features"}};
+  std::vector<std::array<std::string, 11>> lines = {
+      {"backend", "kernel", "phase", "isa", "kv_dtype", "page_tokens", "kv_layout", "head_dim",
+       "compute", "heads per kv_head", "features"}};
   for (const KernelRow& row : table.rows) {
     lines.push_back({std::string(row.backend), std::string(row.kernel),
                      std::string(NameOf(row.phase)), std::string(NameOf(row.isa)),
                      ListOf(row.kv_dtypes), ListOf(row.page_tokens), ListOf(row.layouts),
-                     ListOf(row.head_dims), ListOf(row.computes), FeatureList(row.features)});
+                     ListOf(row.head_dims), ListOf(row.computes), GroupsOf(row),
+                     FeatureList(row.features)});
   }
-  std::array<size_t, 10> widths{};
+  std::array<size_t, 11> widths{};
   for (const auto& line : lines) {
     for (size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
   }

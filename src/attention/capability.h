@@ -89,6 +89,7 @@ struct KernelRow {
   ValueSet<KvLayout> layouts = {};  // without MLA, whose rows have one layout
   ValueSet<int64_t> head_dims = {};
   ValueSet<Compute> computes = {};
+  int64_t most_heads_per_kv_head = 0;  // 0: any number
 };
 
 // Why a row does not serve a spec. `set_by` and `fix` are filled in by the selector.

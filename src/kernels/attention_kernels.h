@@ -131,13 +131,19 @@ constexpr int64_t OnlineScratchFloats(int64_t k_width, int64_t v_width) {
 inline constexpr int64_t kAttendBlockQueries = 128;  // (row, head) pairs
 inline constexpr int64_t kAttendBlockStates = 132;   // whole blocks of 32 tokens, or of 6
 inline constexpr int64_t kAttendBlockKeys = 128;
+// Scores; before them a block of up to 32 queries, read in whole vectors.
+constexpr int64_t BlocksScoreFloats(int64_t k_width) {
+  const int64_t scores = kAttendBlockStates * kAttendBlockKeys;
+  const int64_t queries = 32 * k_width + 16;
+  return scores > queries ? scores : queries;
+}
 // Queries and weights (up to 32 more for the last block), keys and values as bf16, scores.
 constexpr int64_t BlocksScratchBytes(int64_t k_width, int64_t v_width) {
   constexpr int64_t kQueries = kAttendBlockQueries + 32;
   const int64_t k_cols = (k_width + 31) / 32 * 32;
   const int64_t v_cols = (v_width + 63) / 64 * 64;
   return kQueries * 2 * (2 * k_cols + kAttendBlockKeys) + kAttendBlockKeys * 2 * (k_cols + v_cols) +
-         kAttendBlockStates * 4 * kAttendBlockKeys + 5 * 64;
+         4 * BlocksScoreFloats(k_width) + 5 * 64;
 }
 
 AttentionKernels ReferenceAttentionKernels();

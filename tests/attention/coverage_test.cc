@@ -173,8 +173,30 @@ TEST(Coverage, EveryValueOfEveryRow) {
                          [](AttentionSpec& s, int32_t v) { s.page_tokens = v; });
     CheckValues<KvLayout>(row, &KernelRow::layouts, "kv_layout", {KvLayout::kNhd, KvLayout::kHnd},
                           [](AttentionSpec& s, KvLayout v) { s.kv_layout = v; });
-    CheckValues<int64_t>(row, &KernelRow::head_dims, "head_dim", {1, 8, 33, 64, 80, 128, 256},
-                         [](AttentionSpec& s, int64_t v) { s.head_dim = s.v_head_dim = v; });
+    CheckValues<int64_t>(row, &KernelRow::head_dims, "head_dim", {1, 8, 33, 64, 80, 128, 256, 1024},
+                         [](AttentionSpec& s, int64_t v) {
+                           s.head_dim = s.v_head_dim = v;
+                           // As models do: scores of ever wider heads would leave fp32's precision.
+                           if (v > 256) s.scale = 1.0f / std::sqrt(static_cast<float>(v));
+                         });
+  }
+}
+
+// At the limit of heads per kv head and just above it; above, the backend still serves the layer.
+TEST(Coverage, MostHeadsPerKvHead) {
+  for (const KernelRow& row : BuiltinBackends(Kernels()).rows) {
+    AttentionSpec spec = Base(row);
+    spec.kv_heads = 1;
+    const int64_t most = row.most_heads_per_kv_head;
+    for (const int64_t heads : {most > 0 ? most : 300, most + 1}) {
+      spec.heads = heads;
+      if (most > 0 && heads > most) {
+        ExpectOnly(row, spec, Machine(), "heads per kv_head");
+      } else {
+        EXPECT_TRUE(RefusalsOf(row, spec, Machine()).empty()) << Who(row) << ": " << heads;
+      }
+      EXPECT_LT(Measure(row, spec), 1) << Who(row) << ": " << heads;
+    }
   }
 }
 

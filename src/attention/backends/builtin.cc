@@ -1,6 +1,7 @@
 #include "tenon/attention/backends/builtin.h"
 
 #include "tenon/attention/capability.h"
+#include "tenon/kernels/attention_kernels.h"
 
 namespace tenon {
 namespace {
@@ -32,6 +33,7 @@ constexpr KernelRow Bf16Prefill() {
   row.isa = Isa::kAvx512Bf16Vnni;
   row.features &= ~static_cast<FeatureSet>(Feature::kMla);
   row.computes = Of(Compute::kBf16);
+  row.most_heads_per_kv_head = kAttendBlockQueries;
   return row;
 }
 

@@ -374,7 +374,8 @@ class NativeLayer final : public AttentionLayer {
  public:
   NativeLayer(const AttentionSpec& spec, const AttentionKernels& kernels)
       : facts_(spec, spec.kv_layout.value_or(KvLayout::kHnd), GeometryOf(spec), kernels),
-        prefill_{spec.compute == Compute::kBf16 && kernels.blocks != nullptr} {}
+        prefill_{spec.compute == Compute::kBf16 && kernels.blocks != nullptr &&
+                 facts_.heads().group() <= kAttendBlockQueries} {}
 
   Value Run(Tape& tape, const QkvView& qkv, const AttentionCall& call) const override {
     const LayerArgs layer{&facts_, call.layout, call.cache};

@@ -54,7 +54,7 @@ BlockScratch ScratchOf(const AttendArgs& a, std::byte* scratch) {
   s.weights = take(kBlocks * Product::BlockBytes(kBlockKeys));
   s.keys = take(2 * s.key_panel_bytes);
   s.values = take((a.v_width + kPanelRows - 1) / kPanelRows * s.value_panel_bytes);
-  s.scores = reinterpret_cast<float*>(take(kAttendBlockStates * kBlockKeys * 4));
+  s.scores = reinterpret_cast<float*>(take(4 * BlocksScoreFloats(a.k_width)));
   return s;
 }
 
