@@ -131,18 +131,16 @@ Status Bench(const BenchArguments& arguments) {
   TN_ASSIGN_OR_RETURN(const auto runner, ModelRunner::Load(std::move(plan)));
   if (arguments.profile || !arguments.trace.empty()) runner->Profile();
   TN_ASSIGN_OR_RETURN(const BenchmarkReport report, RunBenchmark(*runner, arguments.bench));
-  if (!arguments.trace.empty()) TN_RETURN_IF_ERROR(WriteTrace(*runner, arguments.trace));
   if (arguments.format == "json") {
     PrintJson(report, *runner);
-    return {};
-  }
-  if (arguments.format == "csv") {
+  } else if (arguments.format == "csv") {
     PrintCsv(report, runner->plan());
   } else {
     PrintMarkdown(report, runner->plan());
   }
-  if (arguments.profile) PrintProfile(*runner);
-  return {};
+  if (arguments.profile && arguments.format != "json") PrintProfile(*runner);
+  // Last: a path that cannot be written costs no figures.
+  return arguments.trace.empty() ? Status() : WriteTrace(*runner, arguments.trace);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ COMMANDS = ("run", "explain", "models", "logits", "tokenize", "render", "inspect
 OPTIONS = {"run": ["-p", "-f", "--chat", "-n", "--temp", "--top-k", "--top-p", "--min-p", "--seed", "--stop", "--system"],
            "explain": ["--json"], "models": ["--json"], "logits": ["--ids", "-p", "-o", "--hidden", "--jsonl", "--decoder-ids"],
            "tokenize": ["--ids", "--json", "--jsonl"], "render": ["--messages", "--tools", "--jsonl"],
-           "inspect": ["-o", "--json"], "bench": ["-p", "-n", "-d", "-r", "-o", "--profile"]}
+           "inspect": ["-o", "--json"], "bench": ["-p", "-n", "-d", "-r", "-o", "--profile", "--trace"]}
 PLANNING = ["--compute", "--attn-backend", "--kv-dtype", "--max-seq-len", "--page-tokens", "--threads", "--isa", "--memory",
             "--allow-downgrade"]
 
@@ -57,6 +57,25 @@ class Words(CliTest):
         report = json.loads(self.check_ok(tenon("bench", "-p", "0", "-n", "2", "-r", "1", "-o", "json", model)).out)
         self.assertEqual((report["schema"], [row["test"] for row in report["tests"]]), (1, ["tg2"]))
         self.check_usage(tenon("bench", GOLDENS / "bert"), "kind = encoder", "causal", "fix: ")
+
+    def test_bench_trace(self):
+        path = self.dir / "trace.json"
+        options = ("-p", "5", "-n", "2", "-r", "1", "--threads", "2", GOLDENS / "llama")
+        self.check_ok(tenon("bench", "--trace", path, *options))
+        events = json.loads(path.read_text())["traceEvents"]
+        # What cannot be written costs no figures.
+        outcome = tenon("bench", "--trace", self.dir / "none" / "t.json", *options)
+        self.assertEqual(outcome.code, 2, outcome)
+        self.assertIn("tg2", outcome.out)
+        self.assertRegex(outcome.err, "none/t.json")
+        self.assertEqual({event["ph"] for event in events}, {"X"})
+        self.assertEqual({event["tid"] for event in events}, {0, 1})
+        self.assertLessEqual({"prefill 5", "decode"}, {event["args"]["step"] for event in events})
+        # A thread does one thing at a time, in the order of the step.
+        for step, thread in {(event["args"]["step"], event["tid"]) for event in events}:
+            spans = [e for e in events if (e["args"]["step"], e["tid"]) == (step, thread)]
+            for before, after in zip(spans, spans[1:]):
+                self.assertLessEqual(before["ts"] + before["dur"], after["ts"] + 1e-3)
 
     def test_version(self):
         self.assertRegex(self.check_ok(tenon("--version")).out, r"^tenon \d+\.\d+\.\d+\n$")
