@@ -220,7 +220,7 @@ void Tape::RunRecord(size_t index, const RunContext& context) {
 }
 
 void Tape::Execute(ThreadTeam& team, int thread) {
-  const RunContext context{thread, threads_,
+  const RunContext context{thread, team_size_.size(),
                            scratch_ == nullptr ? nullptr : scratch_ + thread * scratch_per_thread_};
   if (!times_.empty()) return ExecuteProfiled(team, context);
   for (size_t i = 0; i < records_.size(); ++i) {

@@ -43,7 +43,7 @@ struct Operand {
 // What a record's function gets besides its arguments.
 struct RunContext {
   int thread = 0;
-  int threads = 1;
+  int threads = 1;  // that take part in this run
   std::byte* scratch =
       nullptr;  // this thread's, as many bytes as the record asked for, 64-byte aligned
 };
