@@ -41,7 +41,7 @@ constexpr int64_t MatmulScratchFloats(int64_t cols) { return kMatmulScratchRows 
 
 // How a row of activations is packed for the kernels of a weight format. Rows are multiples of 64
 // bytes; columns beyond the last count as zero.
-enum class PackedForm : uint8_t {
+enum class ActivationForm : uint8_t {
   kBf16,  // [cols] bf16
   // Integers of 16 bits in blocks of 32, scale = max|x| / kIntegerTop, as two planes of bytes: the
   // integer is 256 * high + low, both int8. Exact enough that the weights' own rounding is all
@@ -52,18 +52,24 @@ enum class PackedForm : uint8_t {
   // The same integers in groups of 2 blocks in their own order: high plane, low plane, then per
   // 4-byte lane: -sum (i32), the scale, scale * sum (f32).
   kBytes,
+  // The same integers block after block, for packed weights: 32 high bytes, 32 low bytes, the
+  // block's scale, scale * sum (f32), -8 * sum, -128 * sum (i32). Columns up to a multiple of 64.
+  kIntegers,
 };
 inline constexpr float kIntegerTop = 127 * 256;
 constexpr int64_t kNibblesGroup = 128, kNibblesGroupBytes = 512;
 constexpr int64_t kBytesGroup = 64, kBytesGroupBytes = 320;
-constexpr int64_t PackedRowBytes(PackedForm form, int64_t cols) {
+constexpr int64_t kIntegersBlockBytes = 80;
+constexpr int64_t ActivationRowBytes(ActivationForm form, int64_t cols) {
   switch (form) {
-    case PackedForm::kBf16:
+    case ActivationForm::kBf16:
       return (2 * cols + 63) / 64 * 64;
-    case PackedForm::kNibbles:
+    case ActivationForm::kNibbles:
       return (cols + kNibblesGroup - 1) / kNibblesGroup * kNibblesGroupBytes;
-    case PackedForm::kBytes:
+    case ActivationForm::kBytes:
       return (cols + kBytesGroup - 1) / kBytesGroup * kBytesGroupBytes;
+    case ActivationForm::kIntegers:
+      return ((cols + 63) / 64 * 2 * kIntegersBlockBytes + 63) / 64 * 64;
   }
   return 0;
 }
@@ -71,12 +77,12 @@ constexpr int64_t PackedRowBytes(PackedForm form, int64_t cols) {
 using PackRowFunction = void(const float* x, int64_t cols, std::byte* packed);
 
 // As MatmulKernelArgs, with packed activations.
-struct PackedMatmulArgs {
+struct NarrowMatmulArgs {
   const std::byte* w = nullptr;
   int64_t row_bytes = 0;
   int64_t cols = 0;
   const float* bias = nullptr;
-  const std::byte* x = nullptr;  // [num_tokens] rows of PackedRowBytes
+  const std::byte* x = nullptr;  // [num_tokens] rows of ActivationRowBytes
   int64_t x_stride = 0;          // bytes
   int64_t num_tokens = 0;
   float* y = nullptr;
@@ -84,12 +90,12 @@ struct PackedMatmulArgs {
 };
 // row_begin is a multiple of kMatmulTileRows; row_end too, or the last row: which rows are summed
 // together is part of a result.
-using PackedMatmulFunction = void(const PackedMatmulArgs& args, int64_t row_begin, int64_t row_end);
+using NarrowMatmulFunction = void(const NarrowMatmulArgs& args, int64_t row_begin, int64_t row_end);
 
 // Few tokens: the weight's rows are read once, in place.
 struct FewTokensKernel {
-  Kernel<PackedMatmulFunction> matmul;
-  PackedForm form = PackedForm::kBf16;
+  Kernel<NarrowMatmulFunction> matmul;
+  ActivationForm form = ActivationForm::kBf16;
 };
 
 // --- many tokens: panels of bf16
@@ -134,19 +140,46 @@ struct TokenBlocks {
   }
 };
 
+// --- packed weights
+
+// A weight's rows in groups of 16, such that one vector holds the same columns of all of them: a
+// product permutes nothing and sums nothing across lanes. As many bytes as the rows have, but for
+// padding. What a group looks like is known to the kernels of one table only.
+inline constexpr int64_t kPackedRows = 16;
+
+struct PackWeightArgs {
+  const std::byte* w = nullptr;  // as in MatmulKernelArgs
+  int64_t row_bytes = 0;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  std::byte* packed = nullptr;  // groups one after the other, 64-byte aligned
+};
+// Groups [group_begin, group_end); rows that the last one lacks become zero.
+using PackWeightFunction = void(const PackWeightArgs& args, int64_t group_begin, int64_t group_end);
+
+// `few` and `panels` read groups: w is the first one, row_bytes a sixteenth of one.
+struct PackedWeightKernels {
+  Kernel<PackWeightFunction> pack;
+  int64_t unit_cols = 1;  // packed rows have a multiple of it
+  FewTokensKernel few;
+  Kernel<PanelFunction> panels;
+};
+
 // By weight dtype; null: no kernel.
 struct MatmulKernels {
   static constexpr int kDTypes = 32;
   Kernel<MatmulFunction> of[kDTypes] = {};
   FewTokensKernel few[kDTypes] = {};
   Kernel<PanelFunction> panels[kDTypes] = {};
-  Kernel<PackRowFunction> pack[3] = {};  // by PackedForm
+  PackedWeightKernels packed[kDTypes] = {};
+  Kernel<PackRowFunction> pack[4] = {};  // by ActivationForm
   TokenBlocks blocks;
 
   const Kernel<MatmulFunction>& For(DType dtype) const { return of[static_cast<int>(dtype)]; }
   const FewTokensKernel& Few(DType dtype) const { return few[static_cast<int>(dtype)]; }
   const Kernel<PanelFunction>& Panels(DType dtype) const { return panels[static_cast<int>(dtype)]; }
-  const Kernel<PackRowFunction>& Pack(PackedForm form) const {
+  const PackedWeightKernels& Packed(DType dtype) const { return packed[static_cast<int>(dtype)]; }
+  const Kernel<PackRowFunction>& Pack(ActivationForm form) const {
     return pack[static_cast<int>(form)];
   }
 };

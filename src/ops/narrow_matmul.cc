@@ -58,7 +58,7 @@ struct FewArgs {
   int64_t num_tokens = 0;
   int64_t x_stride = 0;  // bytes
   int64_t y_stride = 0;  // floats
-  PackedMatmulFunction* matmul = nullptr;
+  NarrowMatmulFunction* matmul = nullptr;
 };
 
 int64_t GroupsOf(const MatrixRef& w) { return CeilDiv(w.rows, kMatmulTileRows); }
@@ -73,7 +73,7 @@ void RunFew(const FewArgs& a, const RunContext& context, int64_t begin, int64_t 
     const int64_t from = std::max(begin, first_group) - first_group;
     const int64_t to = std::min(end - first_group, groups);
     if (from < to) {
-      PackedMatmulArgs args;
+      NarrowMatmulArgs args;
       args.w = w.data;
       args.row_bytes = w.row_bytes;
       args.cols = w.cols;
@@ -192,11 +192,11 @@ void RecordMany(Tape& tape, std::span<const MatrixRef> segments, const Value& bl
 
 }  // namespace
 
-Value NarrowMatmul::Packed(PackedForm form) {
+Value NarrowMatmul::Packed(ActivationForm form) {
   std::optional<Value>& packed = packed_[static_cast<int>(form)];
   if (packed) return *packed;
   const Kernel<PackRowFunction>& kernel = tape_.kernels().matmul.Pack(form);
-  const int64_t bytes = PackedRowBytes(form, x_.dim(1));
+  const int64_t bytes = ActivationRowBytes(form, x_.dim(1));
   // Cheap enough for each thread to do for itself, which saves a meeting.
   packed = tape_.NewPrivateValue(DType::kU8, {x_.dim(0), bytes});
   RecordBuilder<PackArgs> record(tape_, "pack", kernel.name);

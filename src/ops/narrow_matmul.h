@@ -9,7 +9,7 @@
 
 namespace tenon {
 
-enum class PackedForm : uint8_t;  // kernels/matmul_kernels.h
+enum class ActivationForm : uint8_t;  // kernels/matmul_kernels.h
 
 class NarrowMatmul {
  public:
@@ -21,12 +21,12 @@ class NarrowMatmul {
   bool Record(std::span<const MatrixRef> segments, const Value& y);
 
  private:
-  Value Packed(PackedForm form);
+  Value Packed(ActivationForm form);
   Value Blocks();
 
   Tape& tape_;
   Value x_;
-  std::optional<Value> packed_[3];  // by PackedForm
+  std::optional<Value> packed_[3];  // by ActivationForm
   std::optional<Value> blocks_;
 };
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
+#include <utility>
 #include <vector>
 
 #include "kernels/kernels.h"
@@ -71,30 +73,59 @@ std::vector<std::vector<double>> Rows(const Weights& w, bool bf16) {
 
 Buffer Scratch(int64_t bytes) { return *Buffer::Allocate(bytes, "test"); }
 
+// A weight as its kernels read it: rows, or groups of packed ones.
+struct Held {
+  const std::byte* data = nullptr;
+  int64_t row_bytes = 0;
+  int64_t unit_rows = kMatmulTileRows;  // ranges of rows are made of
+  FewTokensKernel few;
+  Kernel<PanelFunction> panels;
+  Buffer packed;
+};
+Held HeldAs(bool packed, DType dtype, const Weights& w) {
+  const MatmulKernels& kernels = test::Kernels().matmul;
+  if (!packed) {
+    return {w.data(), w.row_bytes, kMatmulTileRows, kernels.Few(dtype), kernels.Panels(dtype), {}};
+  }
+  const PackedWeightKernels& of = kernels.Packed(dtype);
+  const int64_t groups = (w.rows + kPackedRows - 1) / kPackedRows;
+  const int64_t row_bytes = RowBytes(dtype, RoundUp(w.cols, of.unit_cols));
+  Held held{nullptr, row_bytes, kPackedRows,
+            of.few,  of.panels, Scratch(groups * kPackedRows * row_bytes)};
+  std::memset(held.packed.data(), 0xFF, static_cast<size_t>(held.packed.size()));  // NaN
+  const PackWeightArgs args{w.data(), w.row_bytes, w.rows, w.cols, held.packed.data()};
+  of.pack.run(args, 0, groups / 2);
+  of.pack.run(args, groups / 2, groups);
+  held.data = held.packed.data();
+  return held;
+}
+
 struct Case {
   DType dtype = DType::kF32;
   int64_t rows = 0, cols = 0, tokens = 0;
   bool has_bias = false;
+  bool packed = false;
 };
 
 void ExpectFew(const Case& c) {
-  SCOPED_TRACE(testing::Message() << NameOf(c.dtype) << " " << c.rows << "x" << c.cols << ", "
-                                  << c.tokens << " tokens");
+  SCOPED_TRACE(testing::Message() << NameOf(c.dtype) << (c.packed ? " packed " : " ") << c.rows
+                                  << "x" << c.cols << ", " << c.tokens << " tokens");
   const MatmulKernels& kernels = test::Kernels().matmul;
-  const FewTokensKernel& kernel = kernels.Few(c.dtype);
   const Weights w = RandomWeights(c.dtype, c.rows, c.cols, 7);
+  const Held held = HeldAs(c.packed, c.dtype, w);
+  const FewTokensKernel& kernel = held.few;
   const std::vector<float> x = Floats(c.tokens * c.cols, 3, 2.0f);
   const std::vector<float> bias = Floats(c.rows, 5);
-  const int64_t bytes = PackedRowBytes(kernel.form, c.cols);
+  const int64_t bytes = ActivationRowBytes(kernel.form, c.cols);
   const Buffer packed = Scratch(bytes * c.tokens);
   for (int64_t t = 0; t < c.tokens; ++t) {
     kernels.Pack(kernel.form).run(x.data() + t * c.cols, c.cols, packed.data() + t * bytes);
   }
   std::vector<float> y(At(c.tokens * c.rows), kUntouched);
-  PackedMatmulArgs args{w.data(),      w.row_bytes, c.cols,   c.has_bias ? bias.data() : nullptr,
-                        packed.data(), bytes,       c.tokens, y.data(),
+  NarrowMatmulArgs args{held.data,     held.row_bytes, c.cols,   c.has_bias ? bias.data() : nullptr,
+                        packed.data(), bytes,          c.tokens, y.data(),
                         c.rows};
-  const int64_t middle = c.rows / 2 / kMatmulTileRows * kMatmulTileRows;
+  const int64_t middle = c.rows / 2 / held.unit_rows * held.unit_rows;
   kernel.matmul.run(args, 0, middle);
   for (int64_t t = 0; t < c.tokens; ++t) {
     for (int64_t r = middle; r < c.rows; ++r) ASSERT_EQ(y[At(t * c.rows + r)], kUntouched);
@@ -103,8 +134,9 @@ void ExpectFew(const Case& c) {
   const auto rows = Rows(w, false);
   for (int64_t t = 0; t < c.tokens; ++t) {
     const float* row = x.data() + t * c.cols;
-    const std::vector<double> rounded =
-        kernel.form == PackedForm::kBf16 ? Bf16Rounded(row, c.cols) : IntegerRounded(row, c.cols);
+    const std::vector<double> rounded = kernel.form == ActivationForm::kBf16
+                                            ? Bf16Rounded(row, c.cols)
+                                            : IntegerRounded(row, c.cols);
     for (int64_t r = 0; r < c.rows; ++r) {
       const Expected e = Dot(rows[At(r)], rounded);
       const double b = c.has_bias ? D(bias[At(r)]) : 0.0;
@@ -116,10 +148,11 @@ void ExpectFew(const Case& c) {
 }
 
 void ExpectPanels(const Case& c) {
-  SCOPED_TRACE(testing::Message() << NameOf(c.dtype) << " " << c.rows << "x" << c.cols << ", "
-                                  << c.tokens << " tokens");
+  SCOPED_TRACE(testing::Message() << NameOf(c.dtype) << (c.packed ? " packed " : " ") << c.rows
+                                  << "x" << c.cols << ", " << c.tokens << " tokens");
   const MatmulKernels& kernels = test::Kernels().matmul;
   const Weights w = RandomWeights(c.dtype, c.rows, c.cols, 11);
+  const Held held = HeldAs(c.packed, c.dtype, w);
   const std::vector<float> x = Floats(c.tokens * c.cols, 13, 2.0f);
   const std::vector<float> bias = Floats(c.rows, 17);
   const TokenBlocks& form = kernels.blocks;
@@ -134,12 +167,12 @@ void ExpectPanels(const Case& c) {
   }
   std::vector<float> y(At(c.tokens * c.rows), kUntouched);
   const PanelArgs args{
-      w.data(),      w.row_bytes, c.rows,   c.cols, c.has_bias ? bias.data() : nullptr,
-      blocks.data(), c.tokens,    y.data(), c.rows};
+      held.data,     held.row_bytes, c.rows,   c.cols, c.has_bias ? bias.data() : nullptr,
+      blocks.data(), c.tokens,       y.data(), c.rows};
   const int64_t middle = c.tokens / 2 / form.tokens * form.tokens;
   for (int64_t row = 0; row < c.rows; row += kPanelRows) {
-    if (middle > 0) kernels.Panels(c.dtype).run(args, row, 0, middle, panel.data());
-    kernels.Panels(c.dtype).run(args, row, middle, c.tokens, panel.data());
+    if (middle > 0) held.panels.run(args, row, 0, middle, panel.data());
+    held.panels.run(args, row, middle, c.tokens, panel.data());
   }
   const auto rows = Rows(w, true);
   for (int64_t t = 0; t < c.tokens; ++t) {
@@ -154,16 +187,28 @@ void ExpectPanels(const Case& c) {
   }
 }
 
-TEST(NarrowMatmul, FewTokens) {
+// What the table has: dtypes as stored, and packed.
+std::vector<std::pair<DType, bool>> Forms() {
+  const MatmulKernels& kernels = test::Kernels().matmul;
+  std::vector<std::pair<DType, bool>> forms;
   for (const DType dtype : test::kFloatDTypes) {
-    const FewTokensKernel& kernel = test::Kernels().matmul.Few(dtype);
-    if (kernel.matmul.run == nullptr) continue;
+    if (kernels.Few(dtype).matmul.run != nullptr || kernels.Panels(dtype).run != nullptr) {
+      forms.emplace_back(dtype, false);
+    }
+    if (kernels.Packed(dtype).pack.run != nullptr) forms.emplace_back(dtype, true);
+  }
+  return forms;
+}
+
+TEST(NarrowMatmul, FewTokens) {
+  for (const auto& [dtype, packed] : Forms()) {
+    if (!packed && test::Kernels().matmul.Few(dtype).matmul.run == nullptr) continue;
     const int64_t block = std::max<int64_t>(1, InfoOf(dtype).block_elements);
     for (const int64_t cols : {1, 31, 32, 33, 64, 95, 96, 576, 1536, 2048, 2112}) {
       if (cols % block != 0) continue;
-      for (const int64_t rows : {1, 3, 4, 5, 8, 23}) {
+      for (const int64_t rows : {1, 3, 4, 5, 8, 16, 23, 50}) {
         for (const int64_t tokens : {1, 2, 3, 5}) {
-          ExpectFew({dtype, rows, cols, tokens, rows % 2 == 0});
+          ExpectFew({dtype, rows, cols, tokens, rows % 2 == 0, packed});
         }
       }
     }
@@ -171,14 +216,13 @@ TEST(NarrowMatmul, FewTokens) {
 }
 
 TEST(NarrowMatmul, ManyTokens) {
-  for (const DType dtype : test::kFloatDTypes) {
-    if (test::Kernels().matmul.Panels(dtype).run == nullptr) continue;
+  for (const auto& [dtype, packed] : Forms()) {
     const int64_t block = std::max<int64_t>(1, InfoOf(dtype).block_elements);
     for (const int64_t cols : {1, 2, 31, 32, 33, 96, 256, 512, 2048 + 256, 2048 + 5}) {
       if (cols % block != 0) continue;
       for (const int64_t rows : {1, 15, 64, 65, 100}) {
         for (const int64_t tokens : {1, 5, 6, 9, 16, 33, 50}) {
-          ExpectPanels({dtype, rows, cols, tokens, rows % 2 == 1});
+          ExpectPanels({dtype, rows, cols, tokens, rows % 2 == 1, packed});
         }
       }
     }
@@ -188,18 +232,20 @@ TEST(NarrowMatmul, ManyTokens) {
 // A number that is none stays none, whatever it is rounded to.
 TEST(NarrowMatmul, NanReachesEveryResult) {
   const MatmulKernels& kernels = test::Kernels().matmul;
-  for (const DType dtype : test::kFloatDTypes) {
-    const FewTokensKernel& kernel = kernels.Few(dtype);
-    if (kernel.matmul.run == nullptr) continue;
+  for (const auto& [dtype, packed_weight] : Forms()) {
+    if (!packed_weight && kernels.Few(dtype).matmul.run == nullptr) continue;
     constexpr int64_t kCols = 512, kRows = 5;
     const Weights w = RandomWeights(dtype, kRows, kCols, 23);
+    const Held held = HeldAs(packed_weight, dtype, w);
+    const FewTokensKernel& kernel = held.few;
     std::vector<float> x = Floats(kCols, 3, 2.0f);
     x[77] = NAN;
-    const Buffer packed = Scratch(PackedRowBytes(kernel.form, kCols));
+    const Buffer packed = Scratch(ActivationRowBytes(kernel.form, kCols));
     kernels.Pack(kernel.form).run(x.data(), kCols, packed.data());
     std::vector<float> y(At(kRows));
-    kernel.matmul.run({w.data(), w.row_bytes, kCols, nullptr, packed.data(), 0, 1, y.data(), kRows},
-                      0, kRows);
+    kernel.matmul.run(
+        {held.data, held.row_bytes, kCols, nullptr, packed.data(), 0, 1, y.data(), kRows}, 0,
+        kRows);
     for (const float v : y) EXPECT_TRUE(std::isnan(v)) << NameOf(dtype);
   }
 }
@@ -211,12 +257,20 @@ TEST(NarrowMatmul, EveryKernelHasItsPacking) {
     const FewTokensKernel& few = kernels.Few(dtype);
     if (few.matmul.run != nullptr) EXPECT_NE(kernels.Pack(few.form).run, nullptr);
     if (kernels.Panels(dtype).run != nullptr) EXPECT_NE(kernels.blocks.pack.run, nullptr);
+    const PackedWeightKernels& packed = kernels.Packed(dtype);
+    if (packed.pack.run == nullptr) continue;
+    ASSERT_NE(packed.few.matmul.run, nullptr);
+    EXPECT_NE(packed.panels.run, nullptr);
+    EXPECT_NE(kernels.Pack(packed.few.form).run, nullptr);
   }
   if (test::TestIsa() < Isa::kAvx512Bf16Vnni) return;
   for (const DType dtype :
        {DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kQ4_K, DType::kQ6_K}) {
     EXPECT_NE(kernels.Few(dtype).matmul.run, nullptr) << NameOf(dtype);
     EXPECT_NE(kernels.Panels(dtype).run, nullptr) << NameOf(dtype);
+  }
+  for (const DType dtype : {DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
+    EXPECT_NE(kernels.Packed(dtype).pack.run, nullptr) << NameOf(dtype);
   }
 }
 

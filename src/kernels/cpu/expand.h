@@ -1,8 +1,9 @@
-// Rows of weights to a panel of bf16 pairs (matmul_kernels.h). For the sources of instruction sets
-// that have bf16. Thread-safe.
+// Rows of weights, or groups of packed ones, to a panel of bf16 pairs (matmul_kernels.h). For the
+// sources of instruction sets that have bf16. Thread-safe.
 #pragma once
 
 #include "tenon/kernels/cpu/decode.h"
+#include "tenon/kernels/cpu/expand_packed.h"
 #include "tenon/kernels/cpu/product.h"
 #include "tenon/kernels/cpu/transpose.h"
 
@@ -102,13 +103,17 @@ void ExpandSmall(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, Pa
 }
 
 // Rows [row, row + 64) and columns [begin, end), begin a multiple of 32 -> panel.
-template <typename Decode>
+template <typename Form>
 void Expand(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, PanelLayout layout,
             std::byte* panel) {
-  if constexpr (Decode::kElements > 32) {
-    ExpandLarge<Decode>(a, row, begin, end, layout, panel);
+  if constexpr (requires { Form::kUnitBlocks; }) {
+    ExpandUnits<Form>(a, row, begin, end, layout, panel);
+  } else if constexpr (requires { Form::kPairs; }) {
+    CopyPairs(a, row, begin, end, layout, panel);
+  } else if constexpr (Form::kElements > 32) {
+    ExpandLarge<Form>(a, row, begin, end, layout, panel);
   } else {
-    ExpandSmall<Decode>(a, row, begin, end, layout, panel);
+    ExpandSmall<Form>(a, row, begin, end, layout, panel);
   }
 }
 

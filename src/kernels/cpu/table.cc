@@ -26,6 +26,8 @@ const KernelTable& Kernels() {
     AddKRows(t.matmul);
     AddBf16Rows(t.matmul);
     AddPanels(t.matmul);
+    AddPackWeights(t.matmul);
+    AddPackedRows(t.matmul);
     AddAttendBlocks(t.attention);
 #endif
     return t;

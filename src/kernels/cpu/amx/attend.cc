@@ -16,7 +16,7 @@ struct Product {
   }
   static void Multiply(const std::byte* block, int64_t cols, const std::byte* panel,
                        const ProductOut& out) {
-    MultiplyBlock(block, cols, panel, out);
+    MultiplyBlock(block, cols, WholePanel(panel, cols), out);
   }
   Tiles tiles;
 };

@@ -112,12 +112,20 @@ TN_INLINE void MultiplyPart(const std::byte* block, const std::byte* panel, int6
   });
 }
 
+// Vectors of 16 rows as tiles of columns, `stride` bytes apart.
+struct Panel {
+  const std::byte* at = nullptr;
+  int64_t stride = 0;
+};
+TN_INLINE Panel WholePanel(const std::byte* panel, int64_t cols) {
+  return {panel, PanelOf(cols).vector * 4};
+}
+
 // A block times a panel, from `cols` columns.
-TN_INLINE void MultiplyBlock(const std::byte* block, int64_t cols, const std::byte* panel,
+TN_INLINE void MultiplyBlock(const std::byte* block, int64_t cols, Panel panel,
                              const ProductOut& out) {
   constexpr int64_t kHalf = 2 * kTileRows;
   const int64_t steps = PaddedCols(cols) / kTileCols;
-  const int64_t panel_stride = PanelOf(cols).vector * 4;
   for (int64_t first = 0; first < out.rows; first += kHalf) {
     const ProductOut half = {out.y + first,
                              out.stride,
@@ -125,7 +133,9 @@ TN_INLINE void MultiplyBlock(const std::byte* block, int64_t cols, const std::by
                              out.rows - first,
                              out.bias == nullptr ? nullptr : out.bias + first,
                              out.adds};
-    const std::byte* rows = panel + first / kTileRows * panel_stride;
+    const std::byte* rows = panel.at + first / kTileRows * panel.stride;
+    // A vector of which no row exists may lie in no memory.
+    const int64_t panel_stride = half.rows > kTileRows ? panel.stride : 0;
     const bool whole = out.tokens == kBlockTokens && half.rows >= kHalf;
     if (whole && (out.adds || out.bias == nullptr)) {
       Multiply(block, rows, steps, panel_stride, out.adds, {half.y, out.stride});

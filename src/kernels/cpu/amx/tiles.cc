@@ -35,15 +35,27 @@ void ClearPadding(int64_t cols, std::byte* panel) {
   }
 }
 
-template <typename Decode>
+// Packed pairs are tiles already; others are expanded.
+template <typename Form>
+TN_INLINE Panel PanelFor(const PanelArgs& a, int64_t row, int64_t begin, int64_t end,
+                         std::byte* panel) {
+  if constexpr (requires { Form::kPairs; }) {
+    return {a.w + row * a.row_bytes + begin / 2 * kVectorBytes, kPackedRows * a.row_bytes};
+  } else {
+    Expand<Form>(a, row, begin, end, PanelOf(end - begin), panel);
+    ClearPadding(end - begin, panel);
+    return WholePanel(panel, end - begin);
+  }
+}
+
+template <typename Form>
 void MultiplyPanel(const PanelArgs& a, int64_t row, int64_t token_begin, int64_t token_end,
-                   std::byte* panel) {
+                   std::byte* scratch) {
   const float* bias = a.bias == nullptr ? nullptr : a.bias + row;
   const int64_t rows = a.rows - row < kPanelRows ? a.rows - row : kPanelRows;
   for (int64_t begin = 0; begin < a.cols; begin += kPanelCols) {
     const int64_t end = begin + kPanelCols < a.cols ? begin + kPanelCols : a.cols;
-    Expand<Decode>(a, row, begin, end, PanelOf(end - begin), panel);
-    ClearPadding(end - begin, panel);
+    const Panel panel = PanelFor<Form>(a, row, begin, end, scratch);
     const Tiles tiles;
     for (int64_t t = token_begin; t < token_end; t += kBlockTokens) {
       const int64_t tokens = token_end - t < kBlockTokens ? token_end - t : kBlockTokens;
@@ -78,6 +90,10 @@ template <typename Decode>
 void Add(MatmulKernels& matmul, DType dtype, const char* name) {
   matmul.panels[static_cast<int>(dtype)] = {MultiplyPanel<Decode>, name};
 }
+template <typename Format>
+void AddPacked(MatmulKernels& matmul, DType dtype, const char* name) {
+  matmul.packed[static_cast<int>(dtype)].panels = {MultiplyPanel<Format>, name};
+}
 
 }  // namespace
 
@@ -96,6 +112,10 @@ void AddTiles(MatmulKernels& matmul) {
   Add<DecodeQ8_0>(matmul, DType::kQ8_0, TN_KERNEL_NAME("tiles_q8_0"));
   Add<DecodeQ6K>(matmul, DType::kQ6_K, TN_KERNEL_NAME("tiles_q6_k"));
   Add<DecodeQ4K>(matmul, DType::kQ4_K, TN_KERNEL_NAME("tiles_q4_k"));
+  AddPacked<PackedQ4_0>(matmul, DType::kQ4_0, TN_KERNEL_NAME("packed_tiles_q4_0"));
+  AddPacked<PackedQ4_1>(matmul, DType::kQ4_1, TN_KERNEL_NAME("packed_tiles_q4_1"));
+  AddPacked<PackedQ8_0>(matmul, DType::kQ8_0, TN_KERNEL_NAME("packed_tiles_q8_0"));
+  AddPacked<PackedBf16>(matmul, DType::kBF16, TN_KERNEL_NAME("packed_tiles_bf16"));
 }
 
 }  // namespace tenon::amx

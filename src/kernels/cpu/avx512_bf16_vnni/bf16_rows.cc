@@ -20,7 +20,7 @@ TN_INLINE __m512bh FirstNumbers(const std::byte* p, int64_t n) {
 // R rows with T tokens. A sum is one chain, whatever R and T are, but for the two halves that a
 // single row alternates between.
 template <int R, int T>
-TN_INLINE void Tile(const PackedMatmulArgs& a, const std::byte* w, const std::byte* x, float* y) {
+TN_INLINE void Tile(const NarrowMatmulArgs& a, const std::byte* w, const std::byte* x, float* y) {
   __m512 sums[2][R][T];
   for (auto& half : sums) {
     for (auto& row : half) {
@@ -63,7 +63,7 @@ TN_INLINE void Tile(const PackedMatmulArgs& a, const std::byte* w, const std::by
 }
 
 template <int R>
-TN_INLINE void AllTokens(const PackedMatmulArgs& a, int64_t row) {
+TN_INLINE void AllTokens(const NarrowMatmulArgs& a, int64_t row) {
   const std::byte* w = a.w + row * a.row_bytes;
   int64_t t = 0;
   constexpr int kWide = R == 1 ? kTokens : 2;  // as many sums as registers hold
@@ -77,7 +77,7 @@ TN_INLINE void AllTokens(const PackedMatmulArgs& a, int64_t row) {
   }
 }
 
-void Rows(const PackedMatmulArgs& a, int64_t row_begin, int64_t row_end) {
+void Rows(const NarrowMatmulArgs& a, int64_t row_begin, int64_t row_end) {
   int64_t row = row_begin;
   for (; row + kRows <= row_end; row += kRows) AllTokens<kRows>(a, row);
   for (; row < row_end; ++row) AllTokens<1>(a, row);
@@ -87,7 +87,7 @@ void Rows(const PackedMatmulArgs& a, int64_t row_begin, int64_t row_end) {
 
 void AddBf16Rows(MatmulKernels& matmul) {
   matmul.few[static_cast<int>(DType::kBF16)] = {{Rows, TN_KERNEL_NAME("rows_bf16")},
-                                                PackedForm::kBf16};
+                                                ActivationForm::kBf16};
 }
 
 }  // namespace tenon::avx512_bf16_vnni

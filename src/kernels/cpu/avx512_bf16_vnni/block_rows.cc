@@ -168,7 +168,7 @@ TN_INLINE void ForSteps(int64_t cols, Use use) {
 
 // T tokens from x on.
 template <typename Format, int T>
-TN_INLINE void OneRow(const Format& format, const PackedMatmulArgs& a, int64_t row,
+TN_INLINE void OneRow(const Format& format, const NarrowMatmulArgs& a, int64_t row,
                       const std::byte* x, float* y) {
   const std::byte* w = a.w + row * a.row_bytes;
   __m512 sums[T];
@@ -196,7 +196,7 @@ TN_INLINE __m128 LaneTotals(__m512 v) {
 
 // Four rows with T tokens: a token's four sums are one vector.
 template <typename Format, int T>
-TN_INLINE void FourRows(const Format& format, const PackedMatmulArgs& a, int64_t row,
+TN_INLINE void FourRows(const Format& format, const NarrowMatmulArgs& a, int64_t row,
                         const std::byte* x, float* y) {
   const std::byte* w = a.w + row * a.row_bytes;
   __m512 sums[T];
@@ -228,7 +228,7 @@ TN_INLINE void FourRows(const Format& format, const PackedMatmulArgs& a, int64_t
 }
 
 template <typename Format, int T>
-TN_INLINE void Tokens(const Format& format, const PackedMatmulArgs& a, int64_t row, int rows,
+TN_INLINE void Tokens(const Format& format, const NarrowMatmulArgs& a, int64_t row, int rows,
                       int64_t t) {
   const std::byte* x = a.x + t * a.x_stride;
   float* y = a.y + t * a.y_stride;
@@ -240,7 +240,7 @@ TN_INLINE void Tokens(const Format& format, const PackedMatmulArgs& a, int64_t r
 }
 
 template <typename Format>
-void Rows(const PackedMatmulArgs& a, int64_t row_begin, int64_t row_end) {
+void Rows(const NarrowMatmulArgs& a, int64_t row_begin, int64_t row_end) {
   const Format format;
   for (int64_t row = row_begin; row < row_end;) {
     const int rows = a.cols < kLongRow && row + 4 <= row_end ? 4 : 1;
@@ -255,14 +255,15 @@ void Rows(const PackedMatmulArgs& a, int64_t row_begin, int64_t row_end) {
 }  // namespace
 
 void AddBlockRows(MatmulKernels& matmul) {
-  const auto add = [&](DType dtype, PackedMatmulFunction* run, const char* name, PackedForm form) {
+  const auto add = [&](DType dtype, NarrowMatmulFunction* run, const char* name,
+                       ActivationForm form) {
     matmul.few[static_cast<int>(dtype)] = {{run, name}, form};
   };
   add(DType::kQ4_0, Rows<Nibbles<BlockQ4_0, false>>, TN_KERNEL_NAME("rows_q4_0"),
-      PackedForm::kNibbles);
+      ActivationForm::kNibbles);
   add(DType::kQ4_1, Rows<Nibbles<BlockQ4_1, true>>, TN_KERNEL_NAME("rows_q4_1"),
-      PackedForm::kNibbles);
-  add(DType::kQ8_0, Rows<Bytes>, TN_KERNEL_NAME("rows_q8_0"), PackedForm::kBytes);
+      ActivationForm::kNibbles);
+  add(DType::kQ8_0, Rows<Bytes>, TN_KERNEL_NAME("rows_q8_0"), ActivationForm::kBytes);
 }
 
 }  // namespace tenon::avx512_bf16_vnni

@@ -112,7 +112,7 @@ struct Q6K {
 
 // T tokens from x on. Every other step has sums of its own: short chains.
 template <typename Format, int T>
-TN_INLINE void Row(const PackedMatmulArgs& a, int64_t row, const std::byte* x, float* y) {
+TN_INLINE void Row(const NarrowMatmulArgs& a, int64_t row, const std::byte* x, float* y) {
   constexpr int64_t kBytes = sizeof(typename Format::Block);
   constexpr int kSums = 2;
   const std::byte* w = a.w + row * a.row_bytes;
@@ -140,7 +140,7 @@ TN_INLINE void Row(const PackedMatmulArgs& a, int64_t row, const std::byte* x, f
 }
 
 template <typename Format>
-void Rows(const PackedMatmulArgs& a, int64_t row_begin, int64_t row_end) {
+void Rows(const NarrowMatmulArgs& a, int64_t row_begin, int64_t row_end) {
   for (int64_t row = row_begin; row < row_end; ++row) {
     const auto x = [&](int64_t t) { return a.x + t * a.x_stride; };
     const auto y = [&](int64_t t) { return a.y + t * a.y_stride; };
@@ -155,9 +155,9 @@ void Rows(const PackedMatmulArgs& a, int64_t row_begin, int64_t row_end) {
 
 void AddKRows(MatmulKernels& matmul) {
   matmul.few[static_cast<int>(DType::kQ4_K)] = {{Rows<Q4K>, TN_KERNEL_NAME("rows_q4_k")},
-                                                PackedForm::kBytes};
+                                                ActivationForm::kBytes};
   matmul.few[static_cast<int>(DType::kQ6_K)] = {{Rows<Q6K>, TN_KERNEL_NAME("rows_q6_k")},
-                                                PackedForm::kBytes};
+                                                ActivationForm::kBytes};
 }
 
 }  // namespace tenon::avx512_bf16_vnni

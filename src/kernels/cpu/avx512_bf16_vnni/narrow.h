@@ -18,6 +18,8 @@ void AddBlockRows(MatmulKernels& matmul);
 void AddKRows(MatmulKernels& matmul);
 void AddBf16Rows(MatmulKernels& matmul);
 void AddPanels(MatmulKernels& matmul);
+void AddPackWeights(MatmulKernels& matmul);
+void AddPackedRows(MatmulKernels& matmul);
 void AddAttendBlocks(AttentionKernels& attention);
 
 }  // namespace tenon::avx512_bf16_vnni

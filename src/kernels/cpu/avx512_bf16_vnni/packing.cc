@@ -1,4 +1,4 @@
-// Activations to the forms that the narrow matmuls read (matmul_kernels.h, PackedForm).
+// Activations to the forms that the narrow matmuls read (matmul_kernels.h, ActivationForm).
 #include "tenon/kernels/cpu/avx512_bf16_vnni/narrow.h"
 #include "tenon/kernels/cpu/simd.h"
 
@@ -95,6 +95,34 @@ void PackBytes(const float* x, int64_t cols, std::byte* packed) {
   }
 }
 
+// The sum of a block's integers.
+TN_INLINE int SumOf(const Block& block) {
+  const auto sum = [](__m128i a, __m128i b) {
+    const __m256i ones = _mm256_set1_epi8(1);
+    const __m256i lanes = _mm256_dpbusd_epi32(_mm256_setzero_si256(), ones, _mm256_set_m128i(b, a));
+    return _mm512_reduce_add_epi32(_mm512_zextsi256_si512(lanes));
+  };
+  return 256 * sum(block.first.high, block.second.high) + sum(block.first.low, block.second.low);
+}
+
+void PackIntegers(const float* x, int64_t cols, std::byte* packed) {
+  const auto store = [&](int64_t offset, __m128i part) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(packed + offset), part);
+  };
+  for (int64_t begin = 0; begin < (cols + 63) / 64 * 64; begin += 32) {
+    const Block block = QuantiseBlock(x + begin, cols - begin);
+    const int sum = SumOf(block);
+    store(0, block.first.high);
+    store(16, block.second.high);
+    store(32, block.first.low);
+    store(48, block.second.low);
+    const __m128i scales =
+        _mm_castps_si128(_mm_setr_ps(block.scale, block.scale * static_cast<float>(sum), 0, 0));
+    store(64, _mm_insert_epi32(_mm_insert_epi32(scales, -8 * sum, 2), -128 * sum, 3));
+    packed += kIntegersBlockBytes;
+  }
+}
+
 TN_INLINE __m256i Bf16Of(F32 v) {
   return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(v)));
 }
@@ -104,7 +132,8 @@ void PackBf16(const float* x, int64_t cols, std::byte* packed) {
   for (; i + kLanes <= cols; i += kLanes) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(packed + 2 * i), Bf16Of(Load(x + i)));
   }
-  for (const int64_t end = PackedRowBytes(PackedForm::kBf16, cols) / 2; i < end; i += kLanes) {
+  for (const int64_t end = ActivationRowBytes(ActivationForm::kBf16, cols) / 2; i < end;
+       i += kLanes) {
     const F32 rest = i < cols ? LoadFirst(x + i, cols - i) : F32{};
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(packed + 2 * i), Bf16Of(rest));
   }
@@ -139,12 +168,13 @@ void PackBlock(const float* x, int64_t x_stride, int64_t tokens, int64_t cols, s
 }
 
 void AddPacking(MatmulKernels& matmul) {
-  const auto add = [&](PackedForm form, PackRowFunction* run, const char* name) {
+  const auto add = [&](ActivationForm form, PackRowFunction* run, const char* name) {
     matmul.pack[static_cast<int>(form)] = {run, name};
   };
-  add(PackedForm::kBf16, PackBf16, TN_KERNEL_NAME("pack_bf16"));
-  add(PackedForm::kNibbles, PackNibbles, TN_KERNEL_NAME("pack_int16"));
-  add(PackedForm::kBytes, PackBytes, TN_KERNEL_NAME("pack_int16"));
+  add(ActivationForm::kBf16, PackBf16, TN_KERNEL_NAME("pack_bf16"));
+  add(ActivationForm::kNibbles, PackNibbles, TN_KERNEL_NAME("pack_int16"));
+  add(ActivationForm::kBytes, PackBytes, TN_KERNEL_NAME("pack_int16"));
+  add(ActivationForm::kIntegers, PackIntegers, TN_KERNEL_NAME("pack_int16"));
   matmul.blocks = {{PackBlock, TN_KERNEL_NAME("pack_block")}, kBlockTokens, 2};
 }
 

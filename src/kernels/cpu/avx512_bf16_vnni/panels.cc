@@ -34,6 +34,11 @@ void Add(MatmulKernels& matmul, DType dtype, const char* name) {
   matmul.panels[static_cast<int>(dtype)] = {MultiplyPanel<Decode>, name};
 }
 
+template <typename Format>
+void AddPacked(MatmulKernels& matmul, DType dtype, const char* name) {
+  matmul.packed[static_cast<int>(dtype)].panels = {MultiplyPanel<Format>, name};
+}
+
 }  // namespace
 
 void AddPanels(MatmulKernels& matmul) {
@@ -45,6 +50,10 @@ void AddPanels(MatmulKernels& matmul) {
   Add<DecodeQ8_0>(matmul, DType::kQ8_0, TN_KERNEL_NAME("panels_q8_0"));
   Add<DecodeQ6K>(matmul, DType::kQ6_K, TN_KERNEL_NAME("panels_q6_k"));
   Add<DecodeQ4K>(matmul, DType::kQ4_K, TN_KERNEL_NAME("panels_q4_k"));
+  AddPacked<PackedQ4_0>(matmul, DType::kQ4_0, TN_KERNEL_NAME("packed_panels_q4_0"));
+  AddPacked<PackedQ4_1>(matmul, DType::kQ4_1, TN_KERNEL_NAME("packed_panels_q4_1"));
+  AddPacked<PackedQ8_0>(matmul, DType::kQ8_0, TN_KERNEL_NAME("packed_panels_q8_0"));
+  AddPacked<PackedBf16>(matmul, DType::kBF16, TN_KERNEL_NAME("packed_panels_bf16"));
 }
 
 }  // namespace tenon::avx512_bf16_vnni
