@@ -9,6 +9,7 @@
 
 #include "chat.h"
 #include "command.h"
+#include "start_times.h"
 #include "tenon/base/text.h"
 #include "tenon/engine/generate.h"
 #include "tenon/engine/text.h"
@@ -39,14 +40,16 @@ struct Session {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::optional<ChatTemplate> chat;
   GenerateOptions generate;
+  StartTimes start;
 };
 
 Result<Session> Load(const RunArguments& arguments) {
+  Session session;
   TN_ASSIGN_OR_RETURN(auto plan, arguments.model.Plan());
+  session.start.Add("plan");
   if (plan->kind() == ModelKind::kEncoder) {
     return Refused(arguments.model.model + ": an encoder generates no text; fix: `tenon logits`");
   }
-  Session session;
   TN_ASSIGN_OR_RETURN(session.tokenizer, LoadTokenizer(*plan->checkpoint));
   if (session.tokenizer->vocab_size() > plan->config->vocab.value) {
     return Refused(
@@ -58,7 +61,9 @@ Result<Session> Load(const RunArguments& arguments) {
   session.generate = GenerateOptionsFrom(plan->options);
   TN_RETURN_IF_ERROR(CheckSampling(session.generate.sampling));
   session.generate.end_tokens = EndTokens(plan->generation, *session.tokenizer);
+  session.start.Add("tokenizer");
   TN_ASSIGN_OR_RETURN(session.runner, ModelRunner::Load(std::move(plan)));
+  session.start.Add("weights");
   return session;
 }
 
@@ -124,9 +129,14 @@ Status RunOnce(Session& session, const RunArguments& arguments, const std::strin
     TN_ASSIGN_OR_RETURN(Encoding encoding, session.tokenizer->Encode(prompt));
     ids = std::move(encoding.ids);
   }
+  session.start.Add("prompt as ids");
   TN_ASSIGN_OR_RETURN(const Generated generated, Answer(session, std::move(ids)));
   fmt::print("\n");
   if (!arguments.quiet) PrintTimings(generated);
+  if (!arguments.quiet) {
+    session.start.Add("first token", generated.prefill_seconds);
+    fmt::print(stderr, "start to first token {}\n", session.start.Text());
+  }
   return {};
 }
 

@@ -101,6 +101,22 @@ bool IsRegularFile(const std::string& path) {
   return std::filesystem::is_regular_file(path, ignored);
 }
 
+namespace {
+
+void Advise(std::span<const std::byte> range, int advice, bool whole_pages) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  uintptr_t begin = reinterpret_cast<uintptr_t>(range.data());
+  uintptr_t end = begin + range.size();
+  begin = (whole_pages ? begin + page - 1 : begin) / page * page;
+  end = (whole_pages ? end : end + page - 1) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, advice);
+}
+
+}  // namespace
+
+void ReadAhead(std::span<const std::byte> range) { Advise(range, MADV_WILLNEED, false); }
+void GiveBack(std::span<const std::byte> range) { Advise(range, MADV_DONTNEED, true); }
+
 Result<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path) {
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   if (file.fd < 0) return SystemError(path, "cannot open");

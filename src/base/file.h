@@ -44,6 +44,11 @@ bool FileExists(const std::string& path);
 bool IsDirectory(const std::string& path);
 bool IsRegularFile(const std::string& path);
 
+// Hints about pages of mapped files: that a range will be read soon, and that one will not be read
+// for a while. Both leave what is read as it is.
+void ReadAhead(std::span<const std::byte> range);
+void GiveBack(std::span<const std::byte> range);
+
 class MappedFile {
  public:
   static Result<std::shared_ptr<const MappedFile>> Open(const std::string& path);

@@ -25,6 +25,7 @@ struct EngineOptions {
 
   // Computation and cache.
   Sourced<std::string> compute;       // auto | fp32 | bf16
+  Sourced<std::string> weights;       // auto | in-place | packed
   Sourced<std::string> attn_backend;  // "auto" or a backend's name
   Sourced<std::string> kv_dtype;      // auto | f32 | bf16
   Sourced<std::optional<int64_t>> page_tokens;

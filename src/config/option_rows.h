@@ -31,6 +31,10 @@ inline constexpr OptionRow kOptionRows[] = {
      kPlans, "memory that may be used; auto: the limit of this process"},
     {"compute", OptionKind::kEnum, &EngineOptions::compute, "auto", "auto|fp32|bf16", 0, 0, "",
      kPlans, "format of activations in matrix products; auto: the fastest that the weights allow"},
+    {"weights", OptionKind::kEnum, &EngineOptions::weights, "auto", "auto|in-place|packed", 0, 0,
+     "", kPlans,
+     "how weights are held: in-place, as the file has them, or packed, copied into the order that "
+     "the kernels read best; auto: packed where that is faster"},
     {"attn-backend", OptionKind::kEnum, &EngineOptions::attn_backend, "auto", "auto|{attn-backend}",
      0, 0, "", kPlans, "attention backend of all layers; auto: the first that supports the model"},
     {"kv-dtype", OptionKind::kEnum, &EngineOptions::kv_dtype, "auto", "auto|f32|bf16", 0, 0, "",

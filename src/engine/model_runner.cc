@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tenon/engine/load_weights.h"
 #include "tenon/modules/rope_table.h"
 
 namespace tenon {
@@ -26,7 +27,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::Load(std::unique_ptr<PlannedMo
                    ": no weights (*.safetensors) in the directory; fix: a complete checkpoint");
   }
   std::unique_ptr<ModelRunner> runner(new ModelRunner(std::move(plan)));
-  TN_RETURN_IF_ERROR(runner->LoadWeights());
+  TN_ASSIGN_OR_RETURN(runner->packed_weights_, LoadWeights(*runner->plan_, runner->team_));
   PlannedModel& p = *runner->plan_;
   TN_ASSIGN_OR_RETURN(runner->cache_,
                       CacheManager::Create(p.cache_specs, p.layer_caches, p.sizing));
@@ -36,17 +37,6 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::Load(std::unique_ptr<PlannedMo
   runner->history_.reserve(static_cast<size_t>(p.max_seq_len));
   TN_RETURN_IF_ERROR(runner->Reset());
   return runner;
-}
-
-Status ModelRunner::LoadWeights() {
-  for (Module* module : plan_->context->modules) {
-    for (Parameter& parameter : module->parameters())
-      TN_RETURN_IF_ERROR(parameter.Load(*plan_->checkpoint));
-  }
-  for (Module* module : plan_->context->modules) module->LinkWeights();
-  for (Module* module : plan_->context->modules)
-    TN_RETURN_IF_ERROR(module->Derive(), module->path());
-  return {};
 }
 
 Status ModelRunner::Reset() {

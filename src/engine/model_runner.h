@@ -94,7 +94,6 @@ class ModelRunner {
   };
 
   explicit ModelRunner(std::unique_ptr<PlannedModel> plan);
-  Status LoadWeights();
   Status CheckIds(std::span<const int32_t> ids) const;
   Status RunStep(std::span<const int32_t> ids, bool encode, WantLogits want);
   Result<RecordedStep*> StepFor(const StepKey& key);
@@ -110,6 +109,7 @@ class ModelRunner {
   StepShape shape_;
   StepPlans step_plans_;
   std::map<StepKey, RecordedStep> steps_;
+  Buffer packed_weights_;
   Buffer arena_;
   Buffer scratch_;
   uint64_t arena_generation_ = 0;

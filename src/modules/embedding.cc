@@ -8,13 +8,18 @@ Embedding::Embedding(const Scope& scope, int64_t rows, int64_t width) : Module(s
 }
 
 void Embedding::CreateWeights(LoadContext& context) {
-  table_ = MetaMatrixOf(AddParameter(context, path() + ".weight", {table_.rows, table_.cols},
-                                     Parameter::Form::kAsStored));
+  table_ = MetaRowsOf(AddParameter(context, path() + ".weight", {table_.rows, table_.cols},
+                                   Parameter::Form::kAsStored));
 }
 
-void Embedding::LinkWeights() { table_ = MatrixOf(parameters_[0]); }
+MatrixRef Embedding::UseInProducts(const LoadContext& context) {
+  parameters_[0].PackForProducts(context);
+  return MetaMatrixOf(parameters_[0]);
+}
 
-LmHead::LmHead(const Scope& scope, const Embedding& embedding, bool tied, bool has_bias)
+void Embedding::LinkWeights() { table_ = RowsOf(parameters_[0]); }
+
+LmHead::LmHead(const Scope& scope, Embedding& embedding, bool tied, bool has_bias)
     : Module(scope), embedding_(embedding), tied_(tied), has_bias_(has_bias) {
   matrix_.rows = embedding.table().rows;
   matrix_.cols = embedding.table().cols;
@@ -25,7 +30,7 @@ void LmHead::CreateWeights(LoadContext& context) {
   const bool present = context.index == nullptr ? !tied_ : context.index->Find(name) != nullptr;
   if (present) {
     matrix_ = MetaMatrixOf(
-        AddParameter(context, name, {matrix_.rows, matrix_.cols}, Parameter::Form::kAsStored));
+        AddParameter(context, name, {matrix_.rows, matrix_.cols}, Parameter::Form::kProduct));
     if (tied_) {
       context.Record({.field = "lm_head",
                       .requested = "tied",
@@ -35,7 +40,7 @@ void LmHead::CreateWeights(LoadContext& context) {
     }
   } else if (tied_) {
     shared_ = true;
-    matrix_ = embedding_.table();
+    matrix_ = embedding_.UseInProducts(context);
   } else {
     context.Error(name +
                   ": absent, and the config says tie_word_embeddings = false; fix: a complete "
@@ -45,7 +50,7 @@ void LmHead::CreateWeights(LoadContext& context) {
 }
 
 void LmHead::LinkWeights() {
-  matrix_ = shared_ ? embedding_.table() : MatrixOf(parameters_[0]);
+  matrix_ = shared_ ? embedding_.product() : MatrixOf(parameters_[0]);
   if (has_bias_) matrix_.bias = parameters_[shared_ ? 0 : 1].floats();
 }
 

@@ -17,6 +17,10 @@ class Embedding : public Module {
     return Embed(pass.tape(), table_, ids, pass.num_tokens(), scale);
   }
   const MatrixRef& table() const { return table_; }
+  // The table as the matrix of a product too: a packed copy, where the options want that. After
+  // CreateWeights.
+  MatrixRef UseInProducts(const LoadContext& context);
+  MatrixRef product() const { return MatrixOf(parameters_[0]); }  // after loading
 
  private:
   MatrixRef table_;
@@ -26,7 +30,7 @@ class Embedding : public Module {
 // absent and tied -> the embedding's; absent and untied -> an error.
 class LmHead : public Module {
  public:
-  LmHead(const Scope& scope, const Embedding& embedding, bool tied, bool has_bias = false);
+  LmHead(const Scope& scope, Embedding& embedding, bool tied, bool has_bias = false);
   void CreateWeights(LoadContext& context) override;
   void LinkWeights() override;
 
@@ -36,7 +40,7 @@ class LmHead : public Module {
   }
 
  private:
-  const Embedding& embedding_;
+  Embedding& embedding_;
   bool tied_;
   bool has_bias_;
   bool shared_ = false;

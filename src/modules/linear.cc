@@ -26,10 +26,11 @@ MatrixRef Linear::Exactly(MatrixRef matrix) const {
 }
 
 void Linear::CreateWeights(LoadContext& context) {
+  const auto form = exact_ || keeps_rows_ ? Parameter::Form::kAsStored : Parameter::Form::kProduct;
   for (size_t i = 0; i < segments_.size(); ++i) {
     const Segment& segment = segments_[i];
-    const Parameter& weight = AddParameter(context, PathOf(segment) + ".weight",
-                                           {segment.rows, in_}, Parameter::Form::kAsStored);
+    const Parameter& weight =
+        AddParameter(context, PathOf(segment) + ".weight", {segment.rows, in_}, form);
     matrices_[i] = Exactly(MetaMatrixOf(weight));
     if (segment.has_bias) {
       AddParameter(context, PathOf(segment) + ".bias", {segment.rows}, Parameter::Form::kFloat32);

@@ -26,6 +26,8 @@ class Linear : public Module {
   // Activations stay fp32 whatever the options say: routers, whose small differences decide. Before
   // CreateWeights.
   void KeepExact() { exact_ = true; }
+  // Others than products read the rows. Before CreateWeights.
+  void KeepRows() { keeps_rows_ = true; }
   void CreateWeights(LoadContext& context) override;
   void LinkWeights() override;
 
@@ -46,6 +48,7 @@ class Linear : public Module {
 
   int64_t in_;
   bool exact_ = false;
+  bool keeps_rows_ = false;
   std::vector<Segment> segments_;
   std::string prefix_;               // of the segments' paths, with its dot
   std::vector<MatrixRef> matrices_;  // [segments]; sized at construction, so addresses are stable

@@ -30,6 +30,7 @@ struct ConstructionOptions {
   Sourced<Compute> compute = {Compute::kFp32, {}};
   Sourced<DType> kv_dtype = {DType::kF32, {}};
   Sourced<int64_t> page_tokens = {0, {}};  // 0: by PageTokensFor
+  bool pack_weights = false;         // matrices of products, where the kernels read packed ones
   int64_t mla_context_chunk = 4096;  // cached latent rows expanded at a time in an MLA prefill
 };
 
@@ -43,6 +44,7 @@ struct LoadContext {
   // In.
   ConstructionOptions options;
   MachineProfile machine;
+  const KernelTable* kernels = nullptr;
   const BackendTable* backends = nullptr;
   const TensorIndex* index = nullptr;  // null: a config without weights (what-if)
   DType default_dtype = DType::kBF16;  // of weights when there is no index

@@ -21,6 +21,7 @@ Mla::Mla(const Scope& scope, const MlaOptions& o)
       o_(scope / "o_proj", heads_ * geometry_.v_head_dim, o.hidden, o.bias),
       absorb_query_(static_cast<size_t>(heads_)),
       absorb_value_(static_cast<size_t>(heads_)) {
+  kv_b_.KeepRows();  // Derive reads them
   const int64_t q_width = heads_ * (geometry_.qk_nope_head_dim + geometry_.qk_rope_head_dim);
   if (geometry_.q_lora_rank == 0) {
     q_.emplace(scope / "q_proj", o.hidden, q_width);

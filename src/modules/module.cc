@@ -6,6 +6,7 @@
 
 #include "tenon/base/text.h"
 #include "tenon/numeric/decode.h"
+#include "tenon/ops/pack_weights.h"
 
 namespace tenon {
 
@@ -59,6 +60,7 @@ bool Parameter::Declare(LoadContext& context) {
   compute_ = context.options.compute.value;
   if (context.index == nullptr) {
     stored_dtype_ = context.default_dtype;
+    if (form_ == Form::kProduct) PackForProducts(context);
     return true;
   }
   source_ = context.index->Find(path_);
@@ -89,7 +91,26 @@ bool Parameter::Declare(LoadContext& context) {
     return false;
   }
   stored_dtype_ = source_->dtype;  // only now: rows of this shape are whole blocks of it
+  if (form_ == Form::kProduct) PackForProducts(context);
   return true;
+}
+
+void Parameter::PackForProducts(const LoadContext& context) {
+  if (!context.options.pack_weights || compute_ == Compute::kFp32) return;
+  if (!CanPack(*context.kernels, stored_dtype_)) return;
+  packed_row_bytes_ = PackedShapeOf(*context.kernels, MetaRowsOf(*this)).row_bytes;
+}
+
+int64_t Parameter::held_bytes() const {
+  if (packed_row_bytes_ > 0) return PackedBytes(MetaMatrixOf(*this));
+  return shape_.rows() * RowBytes(dtype(), shape_.rank() == 0 ? 1 : shape_.dim(-1));
+}
+
+void Parameter::SetPacked(const std::byte* packed) {
+  packed_ = packed;
+  if (form_ != Form::kProduct) return;
+  view_ = TensorView(stored_dtype_, shape_, nullptr);
+  owner_.reset();
 }
 
 Status Parameter::Load(const Checkpoint& checkpoint) {
@@ -115,7 +136,7 @@ Parameter& Module::AddParameter(LoadContext& context, const std::string& path, c
   return parameter;
 }
 
-MatrixRef MetaMatrixOf(const Parameter& parameter) {
+MatrixRef MetaRowsOf(const Parameter& parameter) {
   MatrixRef matrix;
   matrix.dtype = parameter.dtype();
   matrix.rows = parameter.shape().rows();
@@ -125,9 +146,24 @@ MatrixRef MetaMatrixOf(const Parameter& parameter) {
   return matrix;
 }
 
-MatrixRef MatrixOf(const Parameter& parameter) {
-  MatrixRef matrix = MetaMatrixOf(parameter);
+MatrixRef RowsOf(const Parameter& parameter) {
+  MatrixRef matrix = MetaRowsOf(parameter);
   matrix.data = parameter.view().data();
+  return matrix;
+}
+
+MatrixRef MetaMatrixOf(const Parameter& parameter) {
+  MatrixRef matrix = MetaRowsOf(parameter);
+  if (parameter.held_form() == HeldForm::kRows) return matrix;
+  matrix.form = HeldForm::kPacked;
+  matrix.row_bytes = parameter.packed_row_bytes();
+  return matrix;
+}
+
+MatrixRef MatrixOf(const Parameter& parameter) {
+  if (parameter.held_form() == HeldForm::kRows) return RowsOf(parameter);
+  MatrixRef matrix = MetaMatrixOf(parameter);
+  matrix.data = parameter.packed();
   return matrix;
 }
 

@@ -22,6 +22,7 @@ class Parameter {
   enum class Form {
     kAsStored,  // matrices: kernels read the stored dtype, straight from the file where alignment
                 // allows
+    kProduct,   // the same, but only products read it: packed where the options want that
     kFloat32,   // vectors: a few numbers, widened once
   };
   Parameter(std::string path, const Shape& shape, Form form)
@@ -33,18 +34,29 @@ class Parameter {
   DType stored_dtype() const { return stored_dtype_; }
   // How products with this matrix may round their activations.
   Compute compute() const { return compute_; }
-  int64_t held_bytes() const {
-    return shape_.rows() * RowBytes(dtype(), shape_.rank() == 0 ? 1 : shape_.dim(-1));
+  HeldForm held_form() const { return packed_row_bytes_ > 0 ? HeldForm::kPacked : HeldForm::kRows; }
+  int64_t stored_bytes() const {
+    return shape_.rows() * RowBytes(stored_dtype_, shape_.rank() == 0 ? 1 : shape_.dim(-1));
   }
+  // Of packed ones the copy: the file's pages are given back.
+  int64_t held_bytes() const;
 
   // Looks the tensor up in the index: its dtype, its shape. Errors go to the context. False when
   // absent.
   bool Declare(LoadContext& context);
-  // Brings the bytes.
+  // Products read this one too, whatever its form: as for kProduct. After Declare.
+  void PackForProducts(const LoadContext& context);
+  // Brings the bytes as they are stored.
   Status Load(const Checkpoint& checkpoint);
+  // Where the packed copy is; the stored bytes are given up, but for those of kAsStored. After
+  // Load.
+  void SetPacked(const std::byte* packed);
   bool loaded() const { return view_.data() != nullptr; }
   bool zero_copy() const { return zero_copy_; }
-  const TensorView& view() const { return view_; }           // after Load
+  // As stored; after Load, and of kProduct until SetPacked.
+  const TensorView& view() const { return view_; }
+  const std::byte* packed() const { return packed_; }  // after SetPacked
+  int64_t packed_row_bytes() const { return packed_row_bytes_; }
   const float* floats() const { return view_.as<float>(); }  // kFloat32, after Load
 
  private:
@@ -58,6 +70,8 @@ class Parameter {
   std::shared_ptr<const void> owner_;  // of the bytes, when they are not ours
   Buffer buffer_;                      // when they are
   bool zero_copy_ = false;
+  int64_t packed_row_bytes_ = 0;  // 0: held as rows
+  const std::byte* packed_ = nullptr;
 };
 
 class Module {
@@ -110,9 +124,12 @@ class ModuleList {
   std::deque<Block> blocks_;
 };
 
-// What a loaded matrix parameter looks like to the ops.
+// What a loaded matrix parameter looks like to products.
 MatrixRef MatrixOf(const Parameter& parameter);
 // The same on meta: no address.
 MatrixRef MetaMatrixOf(const Parameter& parameter);
+// Its rows as they are stored, whether products read them or a packed copy.
+MatrixRef RowsOf(const Parameter& parameter);
+MatrixRef MetaRowsOf(const Parameter& parameter);
 
 }  // namespace tenon

@@ -57,6 +57,7 @@ int64_t MatmulGrain(int64_t rows, int64_t cols, int64_t num_tokens) {
 
 // One record for segments of one dtype; y is their slice of the result.
 void RecordMatmul(Tape& tape, std::span<const MatrixRef> segments, const Value& x, const Value& y) {
+  TN_CHECK(segments[0].form == HeldForm::kRows, "fp32 products read rows");
   const Kernel<MatmulFunction>& kernel = tape.kernels().matmul.For(segments[0].dtype);
   TN_CHECK(kernel.run != nullptr, "a kernel for the weight's dtype");
   RecordBuilder<MatmulArgs> record(tape, "matmul", kernel.name);
@@ -139,7 +140,8 @@ Value Matmul(Tape& tape, std::span<const MatrixRef> segments, const Value& x) {
     size_t end = begin;
     int64_t run_rows = 0;
     while (end < segments.size() && segments[end].dtype == segments[begin].dtype &&
-           segments[end].compute == segments[begin].compute) {
+           segments[end].compute == segments[begin].compute &&
+           segments[end].form == segments[begin].form) {
       run_rows += segments[end++].rows;
     }
     const std::span<const MatrixRef> alike = segments.subspan(begin, end - begin);
@@ -153,7 +155,7 @@ Value Matmul(Tape& tape, std::span<const MatrixRef> segments, const Value& x) {
 
 Value Embed(Tape& tape, const MatrixRef& table, const int32_t* ids, int64_t num_tokens,
             float scale) {
-  TN_CHECK(InfoOf(table.dtype).is_float, "a table of numbers");
+  TN_CHECK(InfoOf(table.dtype).is_float && table.form == HeldForm::kRows, "a table of rows");
   const auto [y, everyone] = NewRowResult(tape, DType::kF32, Shape{num_tokens, table.cols});
   RecordBuilder<EmbedArgs> record(tape, "embed", tape.kernels().rows.embed.name);
   record.args().table = &table;

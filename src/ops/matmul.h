@@ -15,6 +15,10 @@ namespace tenon {
 enum class Compute { kFp32, kBf16 };
 std::string_view NameOf(Compute compute);
 
+// How a weight lies in memory: rows as the file has them, or packed (pack_weights.h). Only Matmul
+// with narrow activations reads packed ones.
+enum class HeldForm : uint8_t { kRows, kPacked };
+
 // One weight matrix as it is held: [rows, cols], rows contiguous, any float DType incl. blocks. Ops
 // keep the address of a MatrixRef, so it lives as long as the tape; `data` is null on meta.
 struct MatrixRef {
@@ -22,9 +26,10 @@ struct MatrixRef {
   DType dtype = DType::kF32;
   int64_t rows = 0;
   int64_t cols = 0;
-  int64_t row_bytes = 0;
+  int64_t row_bytes = 0;        // packed: of the padded row
   const float* bias = nullptr;  // [rows] or null
   Compute compute = Compute::kFp32;
+  HeldForm form = HeldForm::kRows;
 };
 
 // What one product with the segments reads of them, and its operations for num_tokens.

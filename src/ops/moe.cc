@@ -208,6 +208,7 @@ void CheckMatrices(const Tape& tape, std::span<const MatrixRef> matrices, int64_
                    int64_t cols) {
   for (const MatrixRef& m : matrices) {
     TN_CHECK(m.rows == rows && m.cols == cols, "experts of one shape");
+    TN_CHECK(m.form == HeldForm::kRows, "experts are read as rows");
     TN_CHECK(tape.kernels().matmul.For(m.dtype).run != nullptr, "a kernel for the weight's dtype");
   }
 }

@@ -51,25 +51,32 @@ PackArgs& FillPack(PackArgs& args, const Value& x, int64_t unit_bytes) {
 
 // --- few tokens
 
+// The kernels for a matrix as it is held.
+const FewTokensKernel& FewOf(const MatmulKernels& kernels, const MatrixRef& w) {
+  return w.form == HeldForm::kPacked ? kernels.Packed(w.dtype).few : kernels.Few(w.dtype);
+}
+const Kernel<PanelFunction>& PanelsFor(const MatmulKernels& kernels, const MatrixRef& w) {
+  return w.form == HeldForm::kPacked ? kernels.Packed(w.dtype).panels : kernels.Panels(w.dtype);
+}
+
 struct FewArgs {
   Operand x, y;
-  const MatrixRef* segments = nullptr;  // of one dtype
+  const MatrixRef* segments = nullptr;  // of one dtype and form
   int32_t count = 0;
+  int32_t group_rows = kMatmulTileRows;
   int64_t num_tokens = 0;
   int64_t x_stride = 0;  // bytes
   int64_t y_stride = 0;  // floats
   NarrowMatmulFunction* matmul = nullptr;
 };
 
-int64_t GroupsOf(const MatrixRef& w) { return CeilDiv(w.rows, kMatmulTileRows); }
-
-// Items are groups of kMatmulTileRows rows, segment after segment, each starting anew.
+// Items are groups of rows, segment after segment, each starting anew.
 void RunFew(const FewArgs& a, const RunContext& context, int64_t begin, int64_t end) {
   int64_t first_group = 0;
   int64_t first_row = 0;
   for (int32_t s = 0; s < a.count && first_group < end; ++s) {
     const MatrixRef& w = a.segments[s];
-    const int64_t groups = GroupsOf(w);
+    const int64_t groups = CeilDiv(w.rows, a.group_rows);
     const int64_t from = std::max(begin, first_group) - first_group;
     const int64_t to = std::min(end - first_group, groups);
     if (from < to) {
@@ -83,7 +90,7 @@ void RunFew(const FewArgs& a, const RunContext& context, int64_t begin, int64_t 
       args.num_tokens = a.num_tokens;
       args.y = a.y.For<float>(context.thread) + first_row;
       args.y_stride = a.y_stride;
-      a.matmul(args, from * kMatmulTileRows, std::min(w.rows, to * kMatmulTileRows));
+      a.matmul(args, from * a.group_rows, std::min(w.rows, to * a.group_rows));
     }
     first_group += groups;
     first_row += w.rows;
@@ -92,28 +99,30 @@ void RunFew(const FewArgs& a, const RunContext& context, int64_t begin, int64_t 
 
 // Groups handed out at a time: a few claims for each thread, but never less than a stretch of
 // memory that is worth reading at once.
-int64_t FewGrain(int64_t groups, int64_t row_bytes) {
+int64_t FewGrain(int64_t groups, int64_t group_bytes) {
   constexpr int64_t kClaims = 12;
   constexpr int64_t kBytes = 16384;
-  const int64_t by_bytes = kBytes / std::max<int64_t>(1, row_bytes * kMatmulTileRows);
+  const int64_t by_bytes = kBytes / std::max<int64_t>(1, group_bytes);
   return std::max<int64_t>({1, by_bytes, CeilDiv(groups, kClaims)});
 }
 
 void RecordFew(Tape& tape, std::span<const MatrixRef> segments, const Value& packed,
                const Value& y) {
-  const FewTokensKernel& kernel = tape.kernels().matmul.Few(segments[0].dtype);
+  const FewTokensKernel& kernel = FewOf(tape.kernels().matmul, segments[0]);
+  const int64_t group_rows = segments[0].form == HeldForm::kPacked ? kPackedRows : kMatmulTileRows;
   int64_t groups = 0;
-  for (const MatrixRef& w : segments) groups += GroupsOf(w);
+  for (const MatrixRef& w : segments) groups += CeilDiv(w.rows, group_rows);
   RecordBuilder<FewArgs> record(tape, "matmul", kernel.matmul.name);
   record.args().segments = segments.data();
   record.args().count = static_cast<int32_t>(segments.size());
+  record.args().group_rows = static_cast<int32_t>(group_rows);
   record.args().num_tokens = y.dim(0);
   record.args().x_stride = packed.stride_bytes(0);
   record.args().y_stride = FloatStride(y, 0);
   record.args().matmul = kernel.matmul.run;
   record.Read(&FewArgs::x, packed).Write(&FewArgs::y, y);
   record.Commit<RunFew>({.items = groups,
-                         .grain = FewGrain(groups, segments[0].row_bytes),
+                         .grain = FewGrain(groups, segments[0].row_bytes * group_rows),
                          .weight_bytes = WeightBytes(segments),
                          .operations = Operations(segments, y.dim(0))});
 }
@@ -171,7 +180,7 @@ int64_t TokenParts(int64_t panels, int64_t num_tokens) {
 
 void RecordMany(Tape& tape, std::span<const MatrixRef> segments, const Value& blocks,
                 const Value& y) {
-  const Kernel<PanelFunction>& kernel = tape.kernels().matmul.Panels(segments[0].dtype);
+  const Kernel<PanelFunction>& kernel = PanelsFor(tape.kernels().matmul, segments[0]);
   int64_t panels = 0;
   for (const MatrixRef& w : segments) panels += PanelsOf(w);
   RecordBuilder<ManyArgs> record(tape, "matmul", kernel.name);
@@ -224,12 +233,12 @@ Value NarrowMatmul::Blocks() {
 bool NarrowMatmul::Record(std::span<const MatrixRef> segments, const Value& y) {
   if (segments[0].compute == Compute::kFp32 || x_.dim(0) == 0) return false;
   const MatmulKernels& kernels = tape_.kernels().matmul;
-  const FewTokensKernel& few = kernels.Few(segments[0].dtype);
+  const FewTokensKernel& few = FewOf(kernels, segments[0]);
   if (x_.dim(0) <= kFewTokens && few.matmul.run != nullptr) {
     RecordFew(tape_, segments, Packed(few.form), y);
     return true;
   }
-  if (x_.dim(0) <= kFewTokens || kernels.Panels(segments[0].dtype).run == nullptr) return false;
+  if (x_.dim(0) <= kFewTokens || PanelsFor(kernels, segments[0]).run == nullptr) return false;
   RecordMany(tape_, segments, Blocks(), y);
   return true;
 }

@@ -16,8 +16,8 @@ class NarrowMatmul {
   // x [num_tokens, cols] fp32.
   NarrowMatmul(Tape& tape, const Value& x) : tape_(tape), x_(x) {}
 
-  // Records y = x times the segments (of one dtype and compute). False: they are to be computed in
-  // fp32, or the table has no narrow kernel for them.
+  // Records y = x times the segments (of one dtype, form and compute). False: they are to be
+  // computed in fp32, or the table has no narrow kernel for them.
   bool Record(std::span<const MatrixRef> segments, const Value& y);
 
  private:
@@ -26,7 +26,7 @@ class NarrowMatmul {
 
   Tape& tape_;
   Value x_;
-  std::optional<Value> packed_[3];  // by ActivationForm
+  std::optional<Value> packed_[4];  // by ActivationForm
   std::optional<Value> blocks_;
 };
 

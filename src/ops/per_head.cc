@@ -69,8 +69,9 @@ Value MatmulPerHead(Tape& tape, std::span<const MatrixRef> matrices, const Value
                x.dim(1) == static_cast<int64_t>(matrices.size()),
            "one matrix per head of [num_tokens, heads, cols] fp32");
   for (const MatrixRef& m : matrices) {
-    TN_CHECK(m.cols == x.dim(2) && m.rows == matrices[0].rows && m.dtype == matrices[0].dtype,
-             "matrices of one shape and dtype, as wide as the head");
+    TN_CHECK(m.cols == x.dim(2) && m.rows == matrices[0].rows && m.dtype == matrices[0].dtype &&
+                 m.form == HeldForm::kRows,
+             "rows of one shape and dtype, as wide as the head");
   }
   const Kernel<MatmulFunction>& kernel = tape.kernels().matmul.For(matrices[0].dtype);
   TN_CHECK(kernel.run != nullptr, "a kernel for the weight's dtype");

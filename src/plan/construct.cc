@@ -61,6 +61,35 @@ void CheckUnused(PlannedModel& plan) {
   }
 }
 
+// How the weights are held, in one line: which form, how much.
+void RecordHeldForms(PlannedModel& plan) {
+  int64_t packed = 0;
+  int64_t packed_bytes = 0;
+  for (Module* module : plan.context->modules) {
+    for (const Parameter& parameter : module->parameters()) {
+      if (parameter.held_form() != HeldForm::kPacked) continue;
+      ++packed;
+      packed_bytes += parameter.held_bytes();
+    }
+  }
+  const Sourced<std::string>& wanted = plan.options.weights;
+  Decision decision{.field = "weights.form", .requested = wanted.value, .by = "weights"};
+  if (packed > 0) {
+    decision.resolved = "packed";
+    decision.why = fmt::format(
+        "{} matrices are copied into the order that the kernels read best, {}; the rest is read "
+        "from the file",
+        packed, BytesText(packed_bytes));
+  } else {
+    decision.resolved = "in-place";
+    decision.why = plan.context->options.pack_weights
+                       ? "the kernels have no packed form of these formats"
+                       : "products read rows as they are stored";
+    if (EqualsIgnoreCase(wanted.value, "packed")) decision.kind = KindOfChange(wanted.origin);
+  }
+  plan.context->Record(std::move(decision));
+}
+
 }  // namespace
 
 Status Construct(PlannedModel& plan) {
@@ -71,6 +100,7 @@ Status Construct(PlannedModel& plan) {
   TN_RETURN_IF_ERROR(context.Errors());
   for (Module* module : context.modules) module->CreateWeights(context);
   if (plan.index != nullptr && context.errors.empty()) CheckUnused(plan);
+  RecordHeldForms(plan);
   TN_RETURN_IF_ERROR(context.Errors());
   for (const DeclaredCache& declared : context.caches) {
     plan.cache_specs.push_back(declared.spec);

@@ -50,4 +50,26 @@ Result<Buffer> Buffer::AllocateZeroed(int64_t bytes, const char* purpose) {
   return buffer;
 }
 
+Result<Buffer> Buffer::AllocateForStreams(int64_t bytes, const char* purpose) {
+  constexpr int64_t kLargePage = 2 << 20;
+  TN_CHECK(bytes >= 0, "sizes are not negative");
+  const int64_t kept = RoundUp(std::max<int64_t>(bytes, 1), kLargePage);
+  void* mapped = ::mmap(nullptr, static_cast<size_t>(kept + kLargePage), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) {
+    return DoesNotFit(fmt::format("cannot allocate {} for {}", BytesText(bytes), purpose));
+  }
+  // Large pages start at multiples of their size: what lies around them goes back.
+  auto* begin = static_cast<std::byte*>(mapped);
+  const int64_t before =
+      -static_cast<int64_t>(reinterpret_cast<uintptr_t>(begin)) & (kLargePage - 1);
+  if (before > 0) ::munmap(begin, static_cast<size_t>(before));
+  ::munmap(begin + before + kept, static_cast<size_t>(kLargePage - before));
+  ::madvise(begin + before, static_cast<size_t>(kept), MADV_HUGEPAGE);  // a wish: small ones do too
+  Buffer buffer;
+  buffer.data_ = {begin + before, Free{kept}};
+  buffer.size_ = bytes;
+  return buffer;
+}
+
 }  // namespace tenon

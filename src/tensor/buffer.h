@@ -20,6 +20,9 @@ class Buffer {
   static Result<Buffer> Allocate(int64_t bytes, const char* purpose);
   // The same, zeroed. Large ones cost nothing until they are touched.
   static Result<Buffer> AllocateZeroed(int64_t bytes, const char* purpose);
+  // The same in pages of 2 MiB where the system has them: for what is streamed through again and
+  // again, which else waits for page tables.
+  static Result<Buffer> AllocateForStreams(int64_t bytes, const char* purpose);
 
   std::byte* data() const { return data_.get(); }
   int64_t size() const { return size_; }

@@ -60,7 +60,7 @@ class Embeddings {
     sum.Add(types_(pass, layout.zeros));  // one segment: type 0
     return norm_(pass, sum);
   }
-  const Embedding& words() const { return words_; }
+  Embedding& words() { return words_; }
 
  private:
   Embedding words_;
@@ -114,7 +114,7 @@ class Block {
 // dense, activation, norm, then the word embedding as decoder with a bias of its own.
 class MaskedLmHead : public Module {
  public:
-  MaskedLmHead(const Scope& scope, const BertConfig& c, const Embedding& words)
+  MaskedLmHead(const Scope& scope, const BertConfig& c, Embedding& words)
       : Module(scope),
         activation_(c.activation.value),
         transform_(scope / "transform" / "dense", c.hidden.value, c.hidden.value, true),
@@ -127,14 +127,15 @@ class MaskedLmHead : public Module {
     // The rule of every head: a decoder matrix in the file is used as it is.
     const std::string name = path() + ".decoder.weight";
     has_own_ = context.index != nullptr && context.index->Find(name) != nullptr;
-    decoder_ = words_.table();
     if (has_own_) {
       decoder_ = MetaMatrixOf(
-          AddParameter(context, name, {vocab, words_.table().cols}, Parameter::Form::kAsStored));
+          AddParameter(context, name, {vocab, words_.table().cols}, Parameter::Form::kProduct));
+    } else {
+      decoder_ = words_.UseInProducts(context);
     }
   }
   void LinkWeights() override {
-    decoder_ = has_own_ ? MatrixOf(parameters_[1]) : words_.table();
+    decoder_ = has_own_ ? MatrixOf(parameters_[1]) : words_.product();
     decoder_.bias = parameters_[0].floats();
   }
 
@@ -147,7 +148,7 @@ class MaskedLmHead : public Module {
   Activation activation_;
   Linear transform_;
   NormModule norm_;
-  const Embedding& words_;
+  Embedding& words_;
   bool has_own_ = false;
   MatrixRef decoder_;
 };

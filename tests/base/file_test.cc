@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace tenon {
 namespace {
@@ -31,6 +35,24 @@ TEST(FileWriter, WithoutCommitNothingChanges) {
   }
   EXPECT_EQ(*ReadFile(path), "old");
   EXPECT_FALSE(FileExists(path + ".partial"));
+}
+
+// Hints leave what is read as it is, whatever part of whatever page they name.
+TEST(MappedFile, HintsChangeNothing) {
+  const std::string path = PathOf("hints");
+  std::string text(20000, 'a');
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + i % 26);
+  ASSERT_TRUE(WriteFile(path, text).ok());
+  const auto file = MappedFile::Open(path);
+  ASSERT_TRUE(file.ok()) << file.message();
+  const auto bytes = (*file)->bytes();
+  for (const auto& [begin, size] : std::vector<std::pair<size_t, size_t>>{
+           {0, 0}, {0, 20000}, {1, 1}, {4095, 2}, {100, 9000}, {19999, 1}}) {
+    ReadAhead(bytes.subspan(begin, size));
+    GiveBack(bytes.subspan(begin, size));
+    EXPECT_EQ(std::memcmp(bytes.data(), text.data(), text.size()), 0) << begin << " " << size;
+  }
+  std::filesystem::remove(path);
 }
 
 TEST(MappedFile, BytesInMemory) {

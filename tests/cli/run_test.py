@@ -127,6 +127,8 @@ class Sampling(RunTest):
         outcome = self.run_model("-p", PROMPT, "-n", "40", "--stop", "never there", "--stop", stop.decode())
         self.assertEqual(outcome.out_bytes, whole[:end] + b"\n")
         self.assertRegex(outcome.err, "ended by .*stop")
+        parts = "plan .* ms, tokenizer .* ms, weights .* ms, prompt as ids .* ms, first token .* ms"
+        self.assertRegex(outcome.err, "start to first token [0-9.]+ s: " + parts)
         # A comma is part of the text.
         self.assertEqual(self.run_model("-p", PROMPT, "-n", "40", "--stop", "never," + stop.decode()).out_bytes, whole)
 

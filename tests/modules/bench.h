@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <deque>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -18,6 +19,7 @@
 #include "tenon/checkpoint/writers.h"
 #include "tenon/modules/forward.h"
 #include "tenon/modules/module.h"
+#include "tenon/ops/pack_weights.h"
 
 namespace tenon::test {
 
@@ -72,15 +74,30 @@ class ModuleBench {
         ASSERT_TRUE(loaded.ok()) << loaded.message();
       }
     }
+    Pack();
     for (Module* module : context_.modules) module->LinkWeights();
   }
 
  private:
+  void Pack() {
+    ThreadTeam team(1);
+    for (Module* module : context_.modules) {
+      for (Parameter& parameter : module->parameters()) {
+        if (parameter.held_form() == HeldForm::kRows) continue;
+        Buffer& memory = packed_.emplace_back(*Buffer::Allocate(parameter.held_bytes(), "packed"));
+        const Packing packing{RowsOf(parameter), memory.data()};
+        PackWeights(*context_.kernels, team, {&packing, 1});
+        parameter.SetPacked(memory.data());
+      }
+    }
+  }
+
   TempDir directory_;
   std::map<std::string, Weights> stored_;  // addresses are stable
   std::vector<OutputTensor> tensors_;
   std::unique_ptr<Checkpoint> checkpoint_;
   std::unique_ptr<TensorIndex> index_;
+  std::deque<Buffer> packed_;
   LoadContext context_;
 };
 

@@ -152,6 +152,65 @@ TEST(LogitRows, OnlyTheWantedOnes) {
   EXPECT_EQ(LogitRows(all.pass, input).buffer(), input.buffer()) << "no copy when all are wanted";
 }
 
+// --- packed weights
+
+// The options that pack; tables that cannot have nothing to test.
+bool WantPacked(LoadContext& context) {
+  context.kernels = &test::Kernels();
+  context.options.compute.value = Compute::kBf16;
+  context.options.pack_weights = true;
+  return CanPack(test::Kernels(), DType::kBF16);
+}
+
+// Only products read a linear's matrix: packed, the rows are given up. Routers, and matrices whose
+// rows others read, stay.
+TEST(Linear, PacksWhatOnlyProductsRead) {
+  ModuleBench bench;
+  for (const char* name : {"plain", "exact", "rows"}) {
+    bench.Put(std::string(name) + ".weight", {20, 64}, DType::kBF16);
+  }
+  if (!WantPacked(bench.Open())) return;
+  Linear plain(bench.At("plain"), 64, 20);
+  Linear exact(bench.At("exact"), 64, 20);
+  exact.KeepExact();
+  Linear rows(bench.At("rows"), 64, 20);
+  rows.KeepRows();
+  bench.Load();
+  EXPECT_EQ(plain.parameters()[0].held_form(), HeldForm::kPacked);
+  EXPECT_EQ(plain.parameters()[0].held_bytes(), 32 * 64 * 2);
+  EXPECT_EQ(plain.parameters()[0].stored_bytes(), 20 * 64 * 2);
+  EXPECT_EQ(plain.parameters()[0].view().data(), nullptr);
+  for (Linear* kept : {&exact, &rows}) {
+    EXPECT_EQ(kept->parameters()[0].held_form(), HeldForm::kRows);
+    EXPECT_EQ(kept->parameters()[0].held_bytes(), 20 * 64 * 2);
+    EXPECT_NE(kept->matrices()[0].data, nullptr);
+  }
+  const std::vector<float> x = Floats(2 * 64, 9);
+  Recording recording(2);
+  std::vector<double> expected = Times(bench.Of("plain.weight"), RowOf(x, 0, 64));
+  for (const double y : Times(bench.Of("plain.weight"), RowOf(x, 1, 64))) expected.push_back(y);
+  ExpectNear(recording.Run(plain(recording.pass, recording.Input(x))), expected, 2e-2);
+}
+
+// The table's rows are still there for the ids.
+TEST(Embedding, TiedAndPacked) {
+  ModuleBench bench;
+  bench.Put("e.weight", {6, 32}, DType::kBF16);
+  if (!WantPacked(bench.Open())) return;
+  Embedding embedding(bench.At("e"), 6, 32);
+  LmHead head(bench.At("lm_head"), embedding, /*tied=*/true);
+  bench.Load();
+  EXPECT_EQ(embedding.product().form, HeldForm::kPacked);
+  EXPECT_EQ(embedding.table().form, HeldForm::kRows);
+  const std::vector<int32_t> ids = {5};
+  Recording rows(1);
+  ExpectNear(rows.Run(embedding(rows.pass, ids.data())), RowOf(bench.Of("e.weight"), 5, 32), 1e-7);
+  const std::vector<float> x = Floats(32, 9);
+  Recording logits(1);
+  ExpectNear(logits.Run(head(logits.pass, logits.Input(x))),
+             Times(bench.Of("e.weight"), RowOf(x, 0, 32)), 2e-2);
+}
+
 // --- the head
 
 struct HeadCase {

@@ -103,6 +103,42 @@ TEST(PlanOptions, ComputeFollowsTheInstructionSet) {
   EXPECT_EQ((*best)->context->options.compute.value, Compute::kBf16);
 }
 
+// Packed where the kernels have such products, and said so; asked for where they do not, an error.
+TEST(PlanOptions, HowWeightsAreHeld) {
+  const auto form = [](const PlannedModel& plan) {
+    const std::vector<Decision> decisions = DecisionsOf(plan, "weights.form");
+    EXPECT_EQ(decisions.size(), 1u);
+    return decisions.at(0).resolved;
+  };
+  const auto exact = PlanGolden("llama", {.compute = "fp32"});
+  ASSERT_TRUE(exact.ok()) << exact.message();
+  EXPECT_EQ(form(**exact), "in-place");
+  ExpectError(PlanGolden("llama", {.compute = "fp32", .weights = "packed"}),
+              StatusCode::kUnavailable,
+              {"weights = packed (set by --weights)", "compute = fp32", "fix: --weights auto"});
+  ExpectError(PlanGolden("llama", {.weights = "sideways"}), StatusCode::kUsage,
+              {"sideways", "auto", "in-place", "packed"});
+  if (DetectMachine().isa < Isa::kAvx512Bf16Vnni) return;
+  const auto packed = PlanGolden("llama", {.compute = "auto", .weights = "packed"});
+  ASSERT_TRUE(packed.ok()) << packed.message();
+  EXPECT_EQ(form(**packed), "packed");
+  const auto in_place = PlanGolden("llama", {.compute = "auto", .weights = "in-place"});
+  ASSERT_TRUE(in_place.ok()) << in_place.message();
+  EXPECT_EQ(form(**in_place), "in-place");
+  // bf16 is filled up to 16 rows and 32 columns.
+  int64_t padding = 0;
+  for (Module* module : (*packed)->context->modules) {
+    for (const Parameter& p : module->parameters()) {
+      if (p.held_form() == HeldForm::kRows) continue;
+      const int64_t rows = p.shape().rows();
+      const int64_t cols = p.shape().dim(-1);
+      padding += 2 * ((rows + 15) / 16 * 16 * ((cols + 31) / 32 * 32) - rows * cols);
+    }
+  }
+  EXPECT_GT(padding, 0);
+  EXPECT_EQ((*packed)->memory.weights_held, (*in_place)->memory.weights_held + padding);
+}
+
 // DESIGN section 6. A dense layer's own: after qkv, attention, the output projection, gate and up,
 // down.
 TEST(Plan, ADenseDecodeLayerMeetsAtMostFiveTimes) {

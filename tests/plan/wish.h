@@ -15,6 +15,7 @@ namespace tenon::test {
 
 struct Wish {
   std::string compute = "fp32";  // as the goldens were made
+  std::string weights = "auto";
   std::string backend = "auto";
   std::string kv_dtype = "auto";
   std::string isa = "auto";
@@ -32,6 +33,7 @@ inline Result<EngineOptions> OptionsFor(const Wish& wish) {
   const auto number = [](int64_t n) { return n == 0 ? std::string("auto") : std::to_string(n); };
   const std::pair<const char*, std::string> rows[] = {
       {"compute", wish.compute},
+      {"weights", wish.weights},
       {"attn-backend", wish.backend},
       {"kv-dtype", wish.kv_dtype},
       {"isa", wish.isa},

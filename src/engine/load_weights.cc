@@ -1,0 +1,89 @@
+#include "tenon/engine/load_weights.h"
+
+#include <vector>
+
+#include "tenon/base/file.h"
+#include "tenon/ops/pack_weights.h"
+
+namespace tenon {
+namespace {
+
+class Packer {
+ public:
+  Packer(const KernelTable& kernels, ThreadTeam& team, std::byte* memory)
+      : kernels_(kernels), team_(team), memory_(memory) {}
+
+  // Takes a loaded parameter; packs what has come together when that is enough.
+  void Add(Parameter& parameter) {
+    if (parameter.zero_copy()) ReadAhead(StoredBytes(parameter));
+    coming_.push_back(&parameter);
+    coming_bytes_ += parameter.stored_bytes();
+    if (coming_bytes_ >= kBatchBytes) Turn();
+  }
+  void Finish() {
+    Turn();
+    Turn();
+  }
+
+ private:
+  // So much is read ahead while as much is packed.
+  static constexpr int64_t kBatchBytes = 32 << 20;
+
+  static std::span<const std::byte> StoredBytes(const Parameter& parameter) {
+    return {parameter.view().data(), static_cast<size_t>(parameter.stored_bytes())};
+  }
+
+  // Packs the batch before, which has been read meanwhile.
+  void Turn() {
+    std::vector<Packing> packings;
+    for (const Parameter* parameter : ready_) {
+      packings.push_back({RowsOf(*parameter), memory_});
+      memory_ += parameter->held_bytes();
+    }
+    PackWeights(kernels_, team_, packings);
+    for (size_t i = 0; i < ready_.size(); ++i) {
+      if (ready_[i]->zero_copy()) GiveBack(StoredBytes(*ready_[i]));
+      ready_[i]->SetPacked(packings[i].packed);
+    }
+    ready_ = std::exchange(coming_, {});
+    coming_bytes_ = 0;
+  }
+
+  const KernelTable& kernels_;
+  ThreadTeam& team_;
+  std::byte* memory_;
+  std::vector<Parameter*> ready_, coming_;
+  int64_t coming_bytes_ = 0;
+};
+
+int64_t PackedBytesOf(const PlannedModel& plan) {
+  int64_t bytes = 0;
+  for (Module* module : plan.context->modules) {
+    for (const Parameter& parameter : module->parameters()) {
+      if (parameter.held_form() == HeldForm::kPacked) bytes += parameter.held_bytes();
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Result<Buffer> LoadWeights(PlannedModel& plan, ThreadTeam& team) {
+  TN_ASSIGN_OR_RETURN(Buffer memory,
+                      Buffer::AllocateForStreams(PackedBytesOf(plan), "packed weights"));
+  Packer packer(*plan.kernels, team, memory.data());
+  for (Module* module : plan.context->modules) {
+    for (Parameter& parameter : module->parameters()) {
+      TN_RETURN_IF_ERROR(parameter.Load(*plan.checkpoint));
+      if (parameter.held_form() == HeldForm::kPacked) packer.Add(parameter);
+    }
+  }
+  packer.Finish();
+  for (Module* module : plan.context->modules) module->LinkWeights();
+  for (Module* module : plan.context->modules) {
+    TN_RETURN_IF_ERROR(module->Derive(), module->path());
+  }
+  return memory;
+}
+
+}  // namespace tenon
