@@ -34,7 +34,7 @@ inline constexpr OptionRow kOptionRows[] = {
     {"weights", OptionKind::kEnum, &EngineOptions::weights, "auto", "auto|in-place|packed", 0, 0,
      "", kPlans,
      "how weights are held: in-place, as the file has them, or packed, copied into the order that "
-     "the kernels read best; auto: packed where that is faster"},
+     "the kernels read best; auto: packed where that pays"},
     {"attn-backend", OptionKind::kEnum, &EngineOptions::attn_backend, "auto", "auto|{attn-backend}",
      0, 0, "", kPlans, "attention backend of all layers; auto: the first that supports the model"},
     {"kv-dtype", OptionKind::kEnum, &EngineOptions::kv_dtype, "auto", "auto|f32|bf16", 0, 0, "",

@@ -161,6 +161,7 @@ using PackWeightFunction = void(const PackWeightArgs& args, int64_t group_begin,
 struct PackedWeightKernels {
   Kernel<PackWeightFunction> pack;
   int64_t unit_cols = 1;  // packed rows have a multiple of it
+  bool pays = true;  // for the copy that a start makes, by what was measured (docs/performance.md)
   FewTokensKernel few;
   Kernel<PanelFunction> panels;
 };

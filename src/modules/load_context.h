@@ -24,13 +24,16 @@ class AttentionCore;
 class Module;
 class RopeTable;
 
+// Which matrices of products are held packed.
+enum class WeightPacking { kNever, kWherePays, kWherePossible };
+
 // The choices that construction needs, each with its origin.
 struct ConstructionOptions {
   Sourced<std::string> attention_backend = {"auto", {}};
   Sourced<Compute> compute = {Compute::kFp32, {}};
   Sourced<DType> kv_dtype = {DType::kF32, {}};
   Sourced<int64_t> page_tokens = {0, {}};  // 0: by PageTokensFor
-  bool pack_weights = false;         // matrices of products, where the kernels read packed ones
+  WeightPacking packing = WeightPacking::kNever;
   int64_t mla_context_chunk = 4096;  // cached latent rows expanded at a time in an MLA prefill
 };
 

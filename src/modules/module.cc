@@ -96,8 +96,12 @@ bool Parameter::Declare(LoadContext& context) {
 }
 
 void Parameter::PackForProducts(const LoadContext& context) {
-  if (!context.options.pack_weights || compute_ == Compute::kFp32) return;
-  if (!CanPack(*context.kernels, stored_dtype_)) return;
+  const WeightPacking packing = context.options.packing;
+  if (packing == WeightPacking::kNever || compute_ == Compute::kFp32) return;
+  const bool packs = packing == WeightPacking::kWherePays
+                         ? PackingPays(*context.kernels, stored_dtype_)
+                         : CanPack(*context.kernels, stored_dtype_);
+  if (!packs) return;
   packed_row_bytes_ = PackedShapeOf(*context.kernels, MetaRowsOf(*this)).row_bytes;
 }
 

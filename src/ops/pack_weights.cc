@@ -39,6 +39,10 @@ bool CanPack(const KernelTable& kernels, DType dtype) {
   return kernels.matmul.Packed(dtype).pack.run != nullptr;
 }
 
+bool PackingPays(const KernelTable& kernels, DType dtype) {
+  return CanPack(kernels, dtype) && kernels.matmul.Packed(dtype).pays;
+}
+
 MatrixRef PackedShapeOf(const KernelTable& kernels, const MatrixRef& stored) {
   TN_CHECK(CanPack(kernels, stored.dtype), "a kernel that packs the dtype");
   MatrixRef packed = stored;

@@ -11,6 +11,8 @@ namespace tenon {
 
 // Whether the table multiplies packed weights of the dtype.
 bool CanPack(const KernelTable& kernels, DType dtype);
+// Whether that is worth a copy when nobody asks for it.
+bool PackingPays(const KernelTable& kernels, DType dtype);
 
 // `stored` as it would be held packed: row_bytes, no address. CanPack.
 MatrixRef PackedShapeOf(const KernelTable& kernels, const MatrixRef& stored);

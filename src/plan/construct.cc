@@ -61,6 +61,17 @@ void CheckUnused(PlannedModel& plan) {
   }
 }
 
+std::string_view ReasonForRows(const ConstructionOptions& options) {
+  if (options.packing == WeightPacking::kWherePays) {
+    return "packing these formats is not worth its time at the start, or the kernels cannot";
+  }
+  if (options.packing == WeightPacking::kWherePossible) {
+    return "the kernels have no packed form of these formats";
+  }
+  return options.compute.value == Compute::kFp32 ? "fp32 products read rows as they are stored"
+                                                 : "as asked for";
+}
+
 // How the weights are held, in one line: which form, how much.
 void RecordHeldForms(PlannedModel& plan) {
   int64_t packed = 0;
@@ -82,9 +93,7 @@ void RecordHeldForms(PlannedModel& plan) {
         packed, BytesText(packed_bytes));
   } else {
     decision.resolved = "in-place";
-    decision.why = plan.context->options.pack_weights
-                       ? "the kernels have no packed form of these formats"
-                       : "products read rows as they are stored";
+    decision.why = ReasonForRows(plan.context->options);
     if (EqualsIgnoreCase(wanted.value, "packed")) decision.kind = KindOfChange(wanted.origin);
   }
   plan.context->Record(std::move(decision));

@@ -58,21 +58,22 @@ Result<Compute> ResolveCompute(const Sourced<std::string>& wanted, LoadContext& 
 
 // Whether matrices of products are packed where they can be. What that came to is recorded when
 // they are known (Construct).
-Result<bool> ResolvePacking(const Sourced<std::string>& wanted, const LoadContext& context) {
-  if (EqualsIgnoreCase(wanted.value, "in-place")) return false;
+Result<WeightPacking> ResolvePacking(const Sourced<std::string>& wanted,
+                                     const LoadContext& context) {
+  if (EqualsIgnoreCase(wanted.value, "in-place")) return WeightPacking::kNever;
   const bool must = EqualsIgnoreCase(wanted.value, "packed");
   if (!must && !EqualsIgnoreCase(wanted.value, "auto")) {
     return UsageError(fmt::format("weights = '{}' (set by {}), allowed: auto, in-place, packed",
                                   wanted.value, wanted.origin.Text()));
   }
   if (context.options.compute.value == Compute::kFp32) {
-    if (!must) return false;
+    if (!must) return WeightPacking::kNever;
     return Unavailable(fmt::format(
         "weights = packed (set by {}), but products with compute = fp32 ({}) read rows as they are "
         "stored; fix: --weights auto, or --compute bf16 where the machine has it",
         wanted.origin.Text(), context.options.compute.origin.Text()));
   }
-  return true;
+  return must ? WeightPacking::kWherePossible : WeightPacking::kWherePays;
 }
 
 Status ResolveMachine(const EngineOptions& options, MachineProfile& machine) {
@@ -107,7 +108,7 @@ Status PrepareContext(PlannedModel& plan) {
   TN_ASSIGN_OR_RETURN(context.options.compute.value,
                       ResolveCompute(options.compute, context, *plan.kernels));
   context.kernels = plan.kernels;
-  TN_ASSIGN_OR_RETURN(context.options.pack_weights, ResolvePacking(options.weights, context));
+  TN_ASSIGN_OR_RETURN(context.options.packing, ResolvePacking(options.weights, context));
   TN_ASSIGN_OR_RETURN(context.options.kv_dtype.value, ResolveKvDtype(options, context));
   context.options.kv_dtype.origin = options.kv_dtype.origin;
   context.options.attention_backend = options.attn_backend;

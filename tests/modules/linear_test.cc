@@ -158,7 +158,7 @@ TEST(LogitRows, OnlyTheWantedOnes) {
 bool WantPacked(LoadContext& context) {
   context.kernels = &test::Kernels();
   context.options.compute.value = Compute::kBf16;
-  context.options.pack_weights = true;
+  context.options.packing = WeightPacking::kWherePossible;
   return CanPack(test::Kernels(), DType::kBF16);
 }
 

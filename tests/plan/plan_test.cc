@@ -125,6 +125,9 @@ TEST(PlanOptions, HowWeightsAreHeld) {
   const auto in_place = PlanGolden("llama", {.compute = "auto", .weights = "in-place"});
   ASSERT_TRUE(in_place.ok()) << in_place.message();
   EXPECT_EQ(form(**in_place), "in-place");
+  const auto automatic = PlanGolden("llama", {.compute = "auto"});
+  ASSERT_TRUE(automatic.ok()) << automatic.message();
+  EXPECT_EQ(form(**automatic), "in-place") << "bf16 is packed only when somebody asks for it";
   // bf16 is filled up to 16 rows and 32 columns.
   int64_t padding = 0;
   for (Module* module : (*packed)->context->modules) {

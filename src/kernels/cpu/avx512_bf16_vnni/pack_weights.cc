@@ -126,6 +126,7 @@ void AddPackWeights(MatmulKernels& matmul) {
   PackedWeightKernels& bf16 = matmul.packed[static_cast<int>(DType::kBF16)];
   bf16.pack = {PackPairs, TN_KERNEL_NAME("pack_bf16_rows")};
   bf16.unit_cols = kBf16UnitCols;
+  bf16.pays = false;  // decode 1.05 to 1.2 times as fast, a start longer by 0.35 s for each GB
 }
 
 }  // namespace tenon::avx512_bf16_vnni
