@@ -23,6 +23,7 @@ static_assert(kAttendBlockStates >= kAttendBlockQueries);
 //   Pack(x, x_stride, tokens, cols, block)
 //   Panel(cols)                      the layout of a panel of so many columns
 //   Multiply(block, cols, panel, out): all kTokens of the block
+//   MultiplySum<count>(terms, cols, out): the sum of several products
 //   a constructor and a destructor around all of it
 // The parts of the scratch memory.
 struct BlockScratch {
@@ -272,12 +273,15 @@ void AddBlockOfKeys(const AttendArgs& a, const AttendState& target, const BlockS
     if (rounds) ExpandKeys<true>(a, keys, first + c, layout, s.keys + s.key_panel_bytes);
     ForBlocks<Product>(queries, [&](int64_t block, int64_t query, int64_t /*count*/) {
       const std::byte* q = s.queries + block * Product::BlockBytes(a.k_width);
-      ProductOut out = {s.scores + query * kBlockKeys + c, kBlockKeys, Product::kTokens,
-                        kPanelRows};
-      Product::Multiply(q + s.query_bytes, a.k_width, s.keys, out);
-      out.adds = true;
-      if (rounds) Product::Multiply(q, a.k_width, s.keys + s.key_panel_bytes, out);
-      Product::Multiply(q, a.k_width, s.keys, out);
+      const ProductOut out = {s.scores + query * kBlockKeys + c, kBlockKeys, Product::kTokens,
+                              kPanelRows};
+      const ProductTerm terms[] = {
+          {q + s.query_bytes, s.keys}, {q, s.keys}, {q, s.keys + s.key_panel_bytes}};
+      if (rounds) {
+        Product::template MultiplySum<3>(terms, a.k_width, out);
+      } else {
+        Product::template MultiplySum<2>(terms, a.k_width, out);
+      }
     });
   }
   for (int64_t i = 0; i < queries; ++i) {

@@ -344,10 +344,61 @@ void StoreRow(DType dtype, const float* src, std::byte* dst, int64_t n) {
   __builtin_memcpy(dst + 2 * i, &bits, static_cast<size_t>(2 * (n - i)));
 }
 
+// into = use(into, part) for n numbers, which need not be whole vectors; part may be null.
+template <typename Use>
+TN_INLINE void ForState(const float* from, const float* part, float* into, int64_t n, Use use) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    Store(into + i, use(Load(from + i), part == nullptr ? F32{} : Load(part + i)));
+  }
+  if (i == n) return;
+  StoreFirst(into + i,
+             use(LoadFirst(from + i, n - i), part == nullptr ? F32{} : LoadFirst(part + i, n - i)),
+             n - i);
+}
+
+void Fold(float* into, const float* part, int64_t v_width) {
+  float* stats = into + v_width;
+  const float* part_stats = part + v_width;
+  // The maximum itself adds 1 to a sum: only parts without visible keys have 0.
+  if (part_stats[1] == 0) return;
+  if (stats[1] == 0) {
+    __builtin_memcpy(into, part, static_cast<size_t>(v_width + 2) * sizeof(float));
+    return;
+  }
+  const float top = stats[0] > part_stats[0] ? stats[0] : part_stats[0];
+  const float w_into = Exp(All(stats[0] - top))[0];
+  const float w_part = Exp(All(part_stats[0] - top))[0];
+  ForState(into, part, into, v_width, [&](F32 a, F32 b) { return a * w_into + b * w_part; });
+  stats[0] = top;
+  stats[1] = w_into * stats[1] + w_part * part_stats[1];
+}
+
+void Finish(const float* state, const float* sink, int64_t v_width, float* out, float* stats) {
+  float top = state[v_width];
+  float total = state[v_width + 1];
+  float keep = 1;
+  if (sink != nullptr && *sink != -__builtin_inff()) {
+    const float raised = *sink > top ? *sink : top;
+    keep = Exp(All(top - raised))[0];
+    total = total * keep + Exp(All(*sink - raised))[0];
+    top = raised;
+  }
+  const float factor = total == 0 ? 0.0f : keep / total;
+  // Without visible keys the sums are nothing to be scaled.
+  ForState(state, nullptr, out, v_width,
+           [&](F32 v, F32) { return total == 0 ? F32{} : v * factor; });
+  if (stats == nullptr) return;
+  stats[0] = top;
+  stats[1] = total;
+}
+
 }  // namespace
 
 void AddAttention(AttentionKernels& attention) {
   attention.online = Online;
+  attention.fold = Fold;
+  attention.finish = Finish;
   attention.store = StoreRow;
 }
 

@@ -13,6 +13,12 @@ struct PanelLayout {
   int64_t vector = kLanes;
 };
 
+// Packed tokens and the panel that they are multiplied with.
+struct ProductTerm {
+  const std::byte* block = nullptr;
+  const std::byte* panel = nullptr;
+};
+
 struct ProductOut {
   float* y = nullptr;  // [tokens, rows]
   int64_t stride = 0;

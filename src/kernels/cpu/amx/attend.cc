@@ -18,6 +18,10 @@ struct Product {
                        const ProductOut& out) {
     MultiplyBlock(block, cols, WholePanel(panel, cols), out);
   }
+  template <int kCount>
+  static void MultiplySum(const ProductTerm* terms, int64_t cols, const ProductOut& out) {
+    MultiplyTerms<kCount>(terms, cols, out);
+  }
   Tiles tiles;
 };
 

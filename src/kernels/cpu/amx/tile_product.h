@@ -41,22 +41,10 @@ struct Sums {
   float* Tile(int i) const { return at + i / 2 * kTileRows * stride + i % 2 * kTileRows; }
 };
 
-// sums = block times two vectors of the panel's rows, panel_stride bytes apart, from `steps` tiles
-// of columns; added to what is there, or not.
-TN_INLINE void Multiply(const std::byte* block, const std::byte* panel, int64_t steps,
-                        int64_t panel_stride, bool adds, Sums sums) {
-  const auto stride = static_cast<size_t>(sums.stride) * sizeof(float);
-  if (adds) {
-    _tile_loadd(0, sums.Tile(0), stride);
-    _tile_loadd(1, sums.Tile(1), stride);
-    _tile_loadd(2, sums.Tile(2), stride);
-    _tile_loadd(3, sums.Tile(3), stride);
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  }
+// Tiles 0 to 3 += two tiles of 16 tokens times two vectors of the panel's rows, panel_stride bytes
+// apart, from `steps` tiles of columns.
+TN_INLINE void AddSteps(const std::byte* block, const std::byte* panel, int64_t steps,
+                        int64_t panel_stride) {
   for (int64_t s = 0; s < steps; ++s) {
     _tile_loadd(4, block + s * kBlockStepBytes, 64);
     _tile_loadd(6, panel + s * kTileBytes, 64);
@@ -67,10 +55,35 @@ TN_INLINE void Multiply(const std::byte* block, const std::byte* panel, int64_t 
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
   }
+}
+TN_INLINE void ClearSums() {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+}
+TN_INLINE void StoreSums(Sums sums) {
+  const auto stride = static_cast<size_t>(sums.stride) * sizeof(float);
   _tile_stored(0, sums.Tile(0), stride);
   _tile_stored(1, sums.Tile(1), stride);
   _tile_stored(2, sums.Tile(2), stride);
   _tile_stored(3, sums.Tile(3), stride);
+}
+
+// sums = block times two vectors of the panel's rows; added to what is there, or not.
+TN_INLINE void Multiply(const std::byte* block, const std::byte* panel, int64_t steps,
+                        int64_t panel_stride, bool adds, Sums sums) {
+  const auto stride = static_cast<size_t>(sums.stride) * sizeof(float);
+  if (adds) {
+    _tile_loadd(0, sums.Tile(0), stride);
+    _tile_loadd(1, sums.Tile(1), stride);
+    _tile_loadd(2, sums.Tile(2), stride);
+    _tile_loadd(3, sums.Tile(3), stride);
+  } else {
+    ClearSums();
+  }
+  AddSteps(block, panel, steps, panel_stride);
+  StoreSums(sums);
 }
 
 // Calls use(place, the lanes that exist, offset of the vector in a buffer of 32 x 32, row of the
@@ -142,6 +155,20 @@ TN_INLINE void MultiplyBlock(const std::byte* block, int64_t cols, Panel panel,
     } else {
       MultiplyPart(block, rows, steps, panel_stride, half);
     }
+  }
+}
+
+// The sum of several blocks times whole panels of 64 rows, all tokens, without a bias.
+template <int kCount>
+TN_INLINE void MultiplyTerms(const ProductTerm* terms, int64_t cols, const ProductOut& out) {
+  const int64_t steps = PaddedCols(cols) / kTileCols;
+  const int64_t stride = PanelOf(cols).vector * 4;
+  for (int64_t first = 0; first < kPanelRows; first += 2 * kTileRows) {
+    ClearSums();
+    for (int i = 0; i < kCount; ++i) {
+      AddSteps(terms[i].block, terms[i].panel + first / kTileRows * stride, steps, stride);
+    }
+    StoreSums({out.y + first, out.stride});
   }
 }
 

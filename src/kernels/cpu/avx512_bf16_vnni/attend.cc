@@ -16,6 +16,13 @@ struct Product {
                        const ProductOut& out) {
     MultiplyBlock((cols + 1) / 2, reinterpret_cast<const uint32_t*>(block), panel, out);
   }
+  template <int kCount>
+  static void MultiplySum(const ProductTerm* terms, int64_t cols, ProductOut out) {
+    for (int i = 0; i < kCount; ++i) {
+      Multiply(terms[i].block, cols, terms[i].panel, out);
+      out.adds = true;
+    }
+  }
 };
 
 }  // namespace
