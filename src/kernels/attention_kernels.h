@@ -128,8 +128,8 @@ constexpr int64_t OnlineScratchFloats(int64_t k_width, int64_t v_width) {
   return kAttendTile * (k_width + v_width + kAttendQueries);
 }
 
-inline constexpr int64_t kAttendBlockQueries = 128;  // (row, head) pairs
-inline constexpr int64_t kAttendBlockStates = 132;   // whole blocks of 32 tokens, or of 6
+inline constexpr int64_t kAttendBlockQueries = 256;  // (row, head) pairs
+inline constexpr int64_t kAttendBlockStates = 258;   // whole blocks of 32 tokens, or of 6
 inline constexpr int64_t kAttendBlockKeys = 128;
 // Scores; before them a block of up to 32 queries, read in whole vectors.
 constexpr int64_t BlocksScoreFloats(int64_t k_width) {

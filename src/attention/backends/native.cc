@@ -22,13 +22,12 @@ constexpr int64_t kDecodeShares = 64;
 // States held while one block is worked on (query rows * heads of the group): they and a tile of
 // keys stay in the core's own caches.
 constexpr int64_t kMaxStates = 128;
-static_assert(kMaxStates <= kAttendBlockQueries);
 // How a record attends: what kernel, how many rows at a time.
 struct Form {
   bool bf16 = false;  // AttentionKernels::blocks, else online
   int64_t BlockRows(const HeadGeometry& h) const {
-    return std::clamp<int64_t>(kMaxStates / h.group(), 1,
-                               bf16 ? kMaxStates : NativePlan::kBlockRows);
+    return bf16 ? std::max<int64_t>(1, kAttendBlockQueries / h.group())
+                : std::clamp<int64_t>(kMaxStates / h.group(), 1, NativePlan::kBlockRows);
   }
   int64_t KernelBytes(const HeadGeometry& h) const {
     if (bf16) return RoundUp(BlocksScratchBytes(h.k_width, h.v_width), Buffer::kAlignment);
