@@ -4,6 +4,7 @@
 
 #include "tenon/modules/linear.h"
 #include "tenon/ops/activation.h"
+#include "tenon/ops/gated_matmul.h"
 
 namespace tenon {
 
@@ -29,9 +30,8 @@ class GatedMlp {
 
   // x [num_tokens, hidden] -> the same shape.
   Value operator()(Forward& pass, const Value& x) const {
-    const Value both = gate_up_(pass, x);
-    return down_(pass, GatedActivate(pass.tape(), activation_, gate_up_.SegmentOf(both, 0),
-                                     gate_up_.SegmentOf(both, 1)));
+    const auto gate_up = gate_up_.matrices().first<2>();
+    return down_(pass, GatedMatmul(pass.tape(), activation_, gate_up, x));
   }
 
  private:

@@ -9,9 +9,6 @@
 namespace tenon {
 namespace {
 
-// So many tokens read the weights in place, row by row; more of them pay for expanding panels.
-constexpr int64_t kFewTokens = 8;
-
 // --- packing
 
 struct PackArgs {
@@ -51,14 +48,6 @@ PackArgs& FillPack(PackArgs& args, const Value& x, int64_t unit_bytes) {
 
 // --- few tokens
 
-// The kernels for a matrix as it is held.
-const FewTokensKernel& FewOf(const MatmulKernels& kernels, const MatrixRef& w) {
-  return w.form == HeldForm::kPacked ? kernels.Packed(w.dtype).few : kernels.Few(w.dtype);
-}
-const Kernel<PanelFunction>& PanelsFor(const MatmulKernels& kernels, const MatrixRef& w) {
-  return w.form == HeldForm::kPacked ? kernels.Packed(w.dtype).panels : kernels.Panels(w.dtype);
-}
-
 struct FewArgs {
   Operand x, y;
   const MatrixRef* segments = nullptr;  // of one dtype and form
@@ -97,19 +86,10 @@ void RunFew(const FewArgs& a, const RunContext& context, int64_t begin, int64_t 
   }
 }
 
-// Groups handed out at a time: a few claims for each thread, but never less than a stretch of
-// memory that is worth reading at once.
-int64_t FewGrain(int64_t groups, int64_t group_bytes) {
-  constexpr int64_t kClaims = 12;
-  constexpr int64_t kBytes = 16384;
-  const int64_t by_bytes = kBytes / std::max<int64_t>(1, group_bytes);
-  return std::max<int64_t>({1, by_bytes, CeilDiv(groups, kClaims)});
-}
-
 void RecordFew(Tape& tape, std::span<const MatrixRef> segments, const Value& packed,
                const Value& y) {
-  const FewTokensKernel& kernel = FewOf(tape.kernels().matmul, segments[0]);
-  const int64_t group_rows = segments[0].form == HeldForm::kPacked ? kPackedRows : kMatmulTileRows;
+  const FewTokensKernel& kernel = FewOf(tape.kernels(), segments[0]);
+  const int64_t group_rows = GroupRowsOf(segments[0]);
   int64_t groups = 0;
   for (const MatrixRef& w : segments) groups += CeilDiv(w.rows, group_rows);
   RecordBuilder<FewArgs> record(tape, "matmul", kernel.matmul.name);
@@ -169,18 +149,9 @@ void RunMany(const ManyArgs& a, const RunContext& context, int64_t begin, int64_
   }
 }
 
-// Parts of the tokens, so that narrow matrices have enough items to share out; each part expands
-// its panel again, so parts stay large.
-int64_t TokenParts(int64_t panels, int64_t num_tokens) {
-  constexpr int64_t kItems = 8;
-  constexpr int64_t kLeastTokens = 96;
-  return std::clamp<int64_t>(CeilDiv(kItems, panels), 1,
-                             std::max<int64_t>(1, num_tokens / kLeastTokens));
-}
-
 void RecordMany(Tape& tape, std::span<const MatrixRef> segments, const Value& blocks,
                 const Value& y) {
-  const Kernel<PanelFunction>& kernel = PanelsFor(tape.kernels().matmul, segments[0]);
+  const Kernel<PanelFunction>& kernel = PanelsFor(tape.kernels(), segments[0]);
   int64_t panels = 0;
   for (const MatrixRef& w : segments) panels += PanelsOf(w);
   RecordBuilder<ManyArgs> record(tape, "matmul", kernel.name);
@@ -200,6 +171,34 @@ void RecordMany(Tape& tape, std::span<const MatrixRef> segments, const Value& bl
 }
 
 }  // namespace
+
+const FewTokensKernel& FewOf(const KernelTable& kernels, const MatrixRef& w) {
+  return w.form == HeldForm::kPacked ? kernels.matmul.Packed(w.dtype).few
+                                     : kernels.matmul.Few(w.dtype);
+}
+
+const Kernel<PanelFunction>& PanelsFor(const KernelTable& kernels, const MatrixRef& w) {
+  return w.form == HeldForm::kPacked ? kernels.matmul.Packed(w.dtype).panels
+                                     : kernels.matmul.Panels(w.dtype);
+}
+
+int64_t GroupRowsOf(const MatrixRef& w) {
+  return w.form == HeldForm::kPacked ? kPackedRows : kMatmulTileRows;
+}
+
+int64_t FewGrain(int64_t groups, int64_t group_bytes) {
+  constexpr int64_t kClaims = 12;
+  constexpr int64_t kBytes = 16384;
+  const int64_t by_bytes = kBytes / std::max<int64_t>(1, group_bytes);
+  return std::max<int64_t>({1, by_bytes, CeilDiv(groups, kClaims)});
+}
+
+int64_t TokenParts(int64_t panels, int64_t num_tokens) {
+  constexpr int64_t kItems = 8;
+  constexpr int64_t kLeastTokens = 96;
+  return std::clamp<int64_t>(CeilDiv(kItems, panels), 1,
+                             std::max<int64_t>(1, num_tokens / kLeastTokens));
+}
 
 Value NarrowMatmul::Packed(ActivationForm form) {
   std::optional<Value>& packed = packed_[static_cast<int>(form)];
@@ -232,7 +231,7 @@ Value NarrowMatmul::Blocks() {
 
 bool NarrowMatmul::Record(std::span<const MatrixRef> segments, const Value& y) {
   if (segments[0].compute == Compute::kFp32 || x_.dim(0) == 0) return false;
-  const MatmulKernels& kernels = tape_.kernels().matmul;
+  const KernelTable& kernels = tape_.kernels();
   const FewTokensKernel& few = FewOf(kernels, segments[0]);
   if (x_.dim(0) <= kFewTokens && few.matmul.run != nullptr) {
     RecordFew(tape_, segments, Packed(few.form), y);

@@ -1,15 +1,28 @@
 // Matmuls with narrow activations: packs an input once per form and records the products that read
-// it. Private to ops/matmul.cc. Family code's thread only.
+// it. Private to the ops of matmuls. Family code's thread only.
 #pragma once
 
 #include <optional>
 #include <span>
 
+#include "tenon/kernels/table.h"
 #include "tenon/ops/matmul.h"
 
 namespace tenon {
 
-enum class ActivationForm : uint8_t;  // kernels/matmul_kernels.h
+// So many tokens read the weights row by row; more of them pay for expanding panels.
+inline constexpr int64_t kFewTokens = 8;
+// The kernels for a matrix as it is held.
+const FewTokensKernel& FewOf(const KernelTable& kernels, const MatrixRef& w);
+const Kernel<PanelFunction>& PanelsFor(const KernelTable& kernels, const MatrixRef& w);
+// Rows that a kernel of few tokens takes at least.
+int64_t GroupRowsOf(const MatrixRef& w);
+// Groups handed out at a time: a few claims for each thread, but never less than a stretch of
+// memory that is worth reading at once.
+int64_t FewGrain(int64_t groups, int64_t group_bytes);
+// Parts of the tokens, so that narrow matrices have enough items to share out; each part expands
+// its panel again, so parts stay large.
+int64_t TokenParts(int64_t panels, int64_t num_tokens);
 
 class NarrowMatmul {
  public:
@@ -20,10 +33,11 @@ class NarrowMatmul {
   // computed in fp32, or the table has no narrow kernel for them.
   bool Record(std::span<const MatrixRef> segments, const Value& y);
 
- private:
+  // The input as rows of the form, or as blocks of tokens.
   Value Packed(ActivationForm form);
   Value Blocks();
 
+ private:
   Tape& tape_;
   Value x_;
   std::optional<Value> packed_[4];  // by ActivationForm
