@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "tenon/attention/backends/builtin.h"
 #include "tenon/attention/backends/native_plan.h"
@@ -152,8 +153,10 @@ void RunBlocks(const AttendRecord& a, const RunContext& context, int64_t begin, 
         TN_CHECK(!a.whole_step, "a tape attends the phases that it was recorded for");
         continue;
       }
+      // Decode sums by segments, which it may split; blocks of bf16 have nothing in common with it.
       const int64_t segment =
-          NativePlan::SegmentFor(KeysOf(a, r), 1, facts.spec().window, facts.layout());
+          form.bf16 ? std::numeric_limits<int64_t>::max()
+                    : NativePlan::SegmentFor(KeysOf(a, r), 1, facts.spec().window, facts.layout());
       const int64_t blocks = (r.end - r.begin + block_rows - 1) / block_rows;
       for (; first < blocks * kv_heads; first += a.shares) {
         RowBlock block{static_cast<int32_t>(i),

@@ -206,6 +206,26 @@ TN_INLINE __mmask16 LanesIn(int64_t i, int64_t begin, int64_t end) {
   return static_cast<__mmask16>(below(end) & ~below(begin));
 }
 
+// Calls use(i, lanes that lie in [begin, end)) for the vectors of which some do; all lanes are a
+// constant. Of begin < end.
+template <typename Use>
+TN_INLINE void ForLanesIn(int64_t begin, int64_t end, Use use) {
+  constexpr __mmask16 kAll = 0xFFFF;
+  int64_t i = begin / kLanes * kLanes;
+  if (i < begin) {
+    use(i, LanesIn(i, begin, end));
+    i += kLanes;
+  }
+  for (; i + kLanes <= end; i += kLanes) use(i, kAll);
+  if (i < end) use(i, LanesIn(i, begin, end));
+}
+TN_INLINE void ClearOutside(int64_t begin, int64_t end, int64_t cols, float* scores) {
+  for (int64_t i = 0; i + kLanes <= begin; i += kLanes) Store(scores + i, F32{});
+  for (int64_t i = (end + kLanes - 1) / kLanes * kLanes; i < cols; i += kLanes) {
+    Store(scores + i, F32{});
+  }
+}
+
 // Scores of `cols` keys from `first` on, of which the query sees `seen`, to weights relative to the
 // new maximum; the state's sums shrink accordingly.
 TN_INLINE void Weigh(const AttendArgs& a, int64_t query, KeyRange seen, int64_t first, int64_t cols,
@@ -221,35 +241,37 @@ TN_INLINE void Weigh(const AttendArgs& a, int64_t query, KeyRange seen, int64_t 
   const float scale = plain ? rules.scale : 1.0f;
   const int64_t begin = seen.begin - first;
   const int64_t end = seen.end - first;
+  if (begin >= end) return ClearOutside(cols, cols, cols, scores);
+  ClearOutside(begin, end, cols, scores);
   __m512 top = _mm512_set1_ps(kHidden);
-  for (int64_t i = 0; i < cols; i += kLanes) {
-    const __mmask16 shown = LanesIn(i, begin, end);
-    top = _mm512_mask_max_ps(top, shown, top, _mm512_load_ps(scores + i));
-  }
+  ForLanesIn(
+      begin, end, [&](int64_t i, __mmask16 shown) __attribute__((always_inline)) {
+        top = _mm512_mask_max_ps(top, shown, top, _mm512_load_ps(scores + i));
+      });
   float* maximum = state + a.v_width;
   const float of_tile = _mm512_reduce_max_ps(top) * scale;
   const float highest = of_tile > maximum[0] ? of_tile : maximum[0];
   if (highest == kHidden) {  // nothing to be seen so far, or numbers that are none
-    for (int64_t i = 0; i < cols; i += kLanes) {
+    ForLanesIn(begin, end, [&](int64_t i, __mmask16 shown) {
       const __m512 score = _mm512_load_ps(scores + i);
-      const __mmask16 shown = LanesIn(i, begin, end);
       if (_mm512_mask_cmp_ps_mask(shown, score, score, _CMP_UNORD_Q) != 0) {
         maximum[1] = __builtin_nanf("");
       }
       _mm512_store_ps(scores + i, _mm512_setzero_ps());
-    }
+    });
     return;
   }
   constexpr float kLog2E = 1.44269504088896341f;
   const __m512 factor = _mm512_set1_ps(scale * kLog2E);
   const __m512 offset = _mm512_set1_ps(highest * kLog2E);
   __m512 sum = _mm512_setzero_ps();
-  for (int64_t i = 0; i < cols; i += kLanes) {
-    const __m512 t = _mm512_fmsub_ps(_mm512_load_ps(scores + i), factor, offset);
-    const __m512 p = _mm512_maskz_mov_ps(LanesIn(i, begin, end), PowerOfTwo(t));
-    _mm512_store_ps(scores + i, p);
-    sum = _mm512_add_ps(sum, p);
-  }
+  ForLanesIn(
+      begin, end, [&](int64_t i, __mmask16 shown) __attribute__((always_inline)) {
+        const __m512 t = _mm512_fmsub_ps(_mm512_load_ps(scores + i), factor, offset);
+        const __m512 p = _mm512_maskz_mov_ps(shown, PowerOfTwo(t));
+        _mm512_store_ps(scores + i, p);
+        sum = _mm512_add_ps(sum, p);
+      });
   if (highest != maximum[0]) {
     const float keep = Exp(All(maximum[0] - highest))[0];
     maximum[0] = highest;
