@@ -13,6 +13,7 @@ struct Part {
 struct Block {
   Part first, second;  // elements 0-15 and 16-31
   float scale;
+  __m512i sums;  // of elements i and 16 + i
 };
 
 TN_INLINE Block QuantiseBlock(const float* x, int64_t cols) {
@@ -25,15 +26,18 @@ TN_INLINE Block QuantiseBlock(const float* x, int64_t cols) {
   const __m512 x1 = part(kLanes);
   const float top = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(x0), _mm512_abs_ps(x1)));
   const __m512 inverse = _mm512_set1_ps(top > 0 ? kIntegerTop / top : 0.0f);
-  const auto narrow = [&](__m512 v) -> Part {
-    const __m512i integer = _mm512_cvtps_epi32(_mm512_mul_ps(v, inverse));
+  const __m512i integers[2] = {_mm512_cvtps_epi32(_mm512_mul_ps(x0, inverse)),
+                               _mm512_cvtps_epi32(_mm512_mul_ps(x1, inverse))};
+  const auto narrow = [&](__m512i integer) -> Part {
     // The low byte is signed: half a step is added before the high one is cut off.
     const __m512i high = _mm512_srai_epi32(_mm512_add_epi32(integer, _mm512_set1_epi32(128)), 8);
     return {_mm512_cvtepi32_epi8(high), _mm512_cvtepi32_epi8(integer)};
   };
   const bool has_nan =
       (_mm512_cmp_ps_mask(x0, x0, _CMP_UNORD_Q) | _mm512_cmp_ps_mask(x1, x1, _CMP_UNORD_Q)) != 0;
-  return {narrow(x0), narrow(x1), has_nan ? __builtin_nanf("") : top / kIntegerTop};
+  return {narrow(integers[0]), narrow(integers[1]),
+          has_nan ? __builtin_nanf("") : top / kIntegerTop,
+          _mm512_add_epi32(integers[0], integers[1])};
 }
 
 // start + the sums of four neighbours in each lane.
@@ -95,23 +99,13 @@ void PackBytes(const float* x, int64_t cols, std::byte* packed) {
   }
 }
 
-// The sum of a block's integers.
-TN_INLINE int SumOf(const Block& block) {
-  const auto sum = [](__m128i a, __m128i b) {
-    const __m256i ones = _mm256_set1_epi8(1);
-    const __m256i lanes = _mm256_dpbusd_epi32(_mm256_setzero_si256(), ones, _mm256_set_m128i(b, a));
-    return _mm512_reduce_add_epi32(_mm512_zextsi256_si512(lanes));
-  };
-  return 256 * sum(block.first.high, block.second.high) + sum(block.first.low, block.second.low);
-}
-
 void PackIntegers(const float* x, int64_t cols, std::byte* packed) {
   const auto store = [&](int64_t offset, __m128i part) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(packed + offset), part);
   };
   for (int64_t begin = 0; begin < (cols + 63) / 64 * 64; begin += 32) {
     const Block block = QuantiseBlock(x + begin, cols - begin);
-    const int sum = SumOf(block);
+    const int sum = _mm512_reduce_add_epi32(block.sums);
     store(0, block.first.high);
     store(16, block.second.high);
     store(32, block.first.low);
