@@ -99,7 +99,9 @@ Value Record(Tape& tape, Names names, const Setting& setting, const Value& a, co
     record.args().b_stride = FloatStride(*b, 0);
     record.Read(&ElementwiseArgs::b, *b);
   }
-  record.template Commit<kFunction>({.items = a.dim(0) * SpansOf(a.dim(1)), .everyone = everyone});
+  const int64_t spans = a.dim(0) * SpansOf(a.dim(1));
+  record.template Commit<kFunction>(
+      {.items = spans, .grain = RowGrain(spans), .everyone = everyone});
   return y;
 }
 

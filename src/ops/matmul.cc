@@ -163,7 +163,8 @@ Value Embed(Tape& tape, const MatrixRef& table, const int32_t* ids, int64_t num_
   record.args().ids = ids;
   record.args().scale = scale;
   record.Write(&EmbedArgs::y, y);
-  record.Commit<RunEmbed>({.items = num_tokens, .everyone = everyone});
+  record.Commit<RunEmbed>(
+      {.items = num_tokens, .grain = RowGrain(num_tokens), .everyone = everyone});
   return y;
 }
 

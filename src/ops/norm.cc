@@ -42,7 +42,8 @@ void RecordNorm(Tape& tape, const NormWeights& weights, const Value& x, const Va
   record.args().y_rows = RowsOf(y);
   record.args().width = x.dim(-1);
   record.Read(&NormArgs::x, x).Write(&NormArgs::y, y);
-  record.Commit<RunNorm>({.items = NumRows(x), .everyone = everyone});
+  record.Commit<RunNorm>(
+      {.items = NumRows(x), .grain = RowGrain(NumRows(x)), .everyone = everyone});
 }
 
 struct AddNormArgs {
@@ -101,7 +102,7 @@ NormedSum RecordAddNorm(Tape& tape, const NormWeights* weights, const Value& x,
     args.addend_strides[i] = FloatStride(addends[i], 0);
     record.ReadInto(args.addends[i], addends[i]);
   }
-  record.Commit<RunAddNorm>({.items = x.dim(0), .everyone = everyone});
+  record.Commit<RunAddNorm>({.items = x.dim(0), .grain = RowGrain(x.dim(0)), .everyone = everyone});
   return result;
 }
 
@@ -158,7 +159,8 @@ Value GatedNorm(Tape& tape, const NormWeights& weights, const Value& x, const Va
   record.args().width = x.dim(1);
   record.args().group = group;
   record.Read(&GatedNormArgs::x, x).Read(&GatedNormArgs::gate, gate).Write(&GatedNormArgs::y, y);
-  record.Commit<RunGatedNorm>({.items = x.dim(0), .everyone = everyone});
+  record.Commit<RunGatedNorm>(
+      {.items = x.dim(0), .grain = RowGrain(x.dim(0)), .everyone = everyone});
   return y;
 }
 

@@ -56,7 +56,8 @@ void RecordRope(Tape& tape, const Value& x, const Value& angles, RopePairing pai
   record.args().half = angles.dim(1) / 2;
   record.args().width = x.dim(-1);
   record.Read(&RopeArgs::x, x).Read(&RopeArgs::angles, angles).Write(&RopeArgs::y, y);
-  record.Commit<RunRope>({.items = NumRows(x), .grain = 4, .everyone = tape.IsPrivate(y)});
+  record.Commit<RunRope>(
+      {.items = NumRows(x), .grain = RowGrain(NumRows(x)), .everyone = tape.IsPrivate(y)});
 }
 
 }  // namespace
@@ -71,7 +72,8 @@ Value RopeAngles(Tape& tape, const RopeFrequencyTable& table, const int32_t* pos
   record.args().positions = positions;
   record.args().regimes = regimes;
   record.Write(&AnglesArgs::y, y);
-  record.Commit<RunAngles>({.items = num_tokens, .everyone = everyone});
+  record.Commit<RunAngles>(
+      {.items = num_tokens, .grain = RowGrain(num_tokens), .everyone = everyone});
   return y;
 }
 

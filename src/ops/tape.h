@@ -59,6 +59,13 @@ struct Work {
   int64_t operations = 0;
 };
 
+// Rows taken at a time where a row is little work: neighbours, so that a thread reads runs of
+// memory and claims seldom, and chunks enough for many threads.
+constexpr int64_t RowGrain(int64_t rows) {
+  constexpr int64_t kChunks = 64;
+  return (rows + kChunks - 1) / kChunks;
+}
+
 // Identity of something outside the tape that records change: a cache pool, a state slot array.
 using ResourceKey = const void*;
 

@@ -244,7 +244,7 @@ void RecordAppend(Tape& tape, const LayerArgs& layer, const Value& k, const Valu
   args.v_row = FloatStride(v, 0);
   args.v_head = FloatStride(v, 1);
   record.Read(&AppendArgs::k, k).Read(&AppendArgs::v, v).WriteResource(layer.cache);
-  record.Commit<RunAppend>({.items = k.dim(0), .grain = 4});
+  record.Commit<RunAppend>({.items = k.dim(0), .grain = RowGrain(k.dim(0))});
 }
 
 void RecordAppendLatent(Tape& tape, const LayerArgs& layer, const Value& latent) {
@@ -253,7 +253,7 @@ void RecordAppendLatent(Tape& tape, const LayerArgs& layer, const Value& latent)
   record.args().layer = layer;
   record.args().row_stride = FloatStride(latent, 0);
   record.Read(&LatentArgs::latent, latent).WriteResource(layer.cache);
-  record.Commit<RunAppendLatent>({.items = latent.dim(0), .grain = 4});
+  record.Commit<RunAppendLatent>({.items = latent.dim(0), .grain = RowGrain(latent.dim(0))});
 }
 
 Value RecordGatherLatent(Tape& tape, const LayerArgs& layer, int64_t chunk, int64_t chunk_rows) {
