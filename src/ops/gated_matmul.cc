@@ -21,7 +21,7 @@ struct GatedArgs {
   int64_t x_stride = 0;  // bytes
   int64_t y_stride = 0;  // floats
   int64_t group_rows = 1;
-  int64_t parts = 1;  // of the tokens
+  int64_t panels = 1;
   int64_t part_tokens = 0;
 };
 
@@ -71,14 +71,14 @@ void RunFew(const GatedArgs& a, const RunContext& context, int64_t begin, int64_
   }
 }
 
-// Items are (panel, part of the tokens).
+// Items are (part of the tokens, panel).
 void RunMany(const GatedArgs& a, const RunContext& context, int64_t begin, int64_t end) {
   const int64_t panel_bytes = PanelBytes(a.matrices[0].cols);
   for (int64_t item = begin; item < end; ++item) {
     Tile tile;
-    tile.row = item / a.parts * kPanelRows;
+    tile.row = item % a.panels * kPanelRows;
     tile.rows = std::min(kPanelRows, a.matrices[0].rows - tile.row);
-    tile.first = item % a.parts * a.part_tokens;
+    tile.first = item / a.panels * a.part_tokens;
     tile.last = std::min(a.num_tokens, tile.first + a.part_tokens);
     tile.products = reinterpret_cast<float*>(context.scratch + panel_bytes);
     for (int i = 0; i < 2; ++i) {
@@ -137,11 +137,11 @@ void RecordMany(Tape& tape, Activation activation, std::span<const MatrixRef, 2>
   args.activation = activation;
   args.panel = kernel.run;
   args.group_rows = unit;
-  args.parts = TokenParts(panels, y.dim(0));
-  args.part_tokens = RoundUp(CeilDiv(y.dim(0), args.parts), unit);
+  args.panels = panels;
+  args.part_tokens = PartTokens(tape.kernels(), panels, gate_up[0].cols, y.dim(0));
   record.Read(&GatedArgs::x, blocks).Write(&GatedArgs::y, y);
   const int64_t products = 2 * args.part_tokens * kPanelRows;
-  record.Commit<RunMany>({.items = panels * args.parts,
+  record.Commit<RunMany>({.items = panels * CeilDiv(y.dim(0), args.part_tokens),
                           .scratch_bytes = PanelBytes(gate_up[0].cols) +
                                            products * static_cast<int64_t>(sizeof(float)),
                           .weight_bytes = WeightBytes(gate_up),

@@ -115,18 +115,18 @@ struct ManyArgs {
   int32_t count = 0;
   int64_t num_tokens = 0;
   int64_t y_stride = 0;  // floats
-  int64_t parts = 1;     // of the tokens
+  int64_t panels = 1;
   int64_t part_tokens = 0;
   PanelFunction* multiply = nullptr;
 };
 
 int64_t PanelsOf(const MatrixRef& w) { return CeilDiv(w.rows, kPanelRows); }
 
-// Items are (panel, part of the tokens), segment after segment.
+// Items are (part of the tokens, panel), segment after segment.
 void RunMany(const ManyArgs& a, const RunContext& context, int64_t begin, int64_t end) {
   for (int64_t item = begin; item < end; ++item) {
-    int64_t panel = item / a.parts;
-    const int64_t part = item % a.parts;
+    int64_t panel = item % a.panels;
+    const int64_t part = item / a.panels;
     int64_t first_row = 0;
     int32_t s = 0;
     for (; panel >= PanelsOf(a.segments[s]); ++s) {
@@ -160,11 +160,11 @@ void RecordMany(Tape& tape, std::span<const MatrixRef> segments, const Value& bl
   args.count = static_cast<int32_t>(segments.size());
   args.num_tokens = y.dim(0);
   args.y_stride = FloatStride(y, 0);
-  args.parts = TokenParts(panels, y.dim(0));
-  args.part_tokens = RoundUp(CeilDiv(y.dim(0), args.parts), tape.kernels().matmul.blocks.tokens);
+  args.panels = panels;
+  args.part_tokens = PartTokens(tape.kernels(), panels, segments[0].cols, y.dim(0));
   args.multiply = kernel.run;
   record.Read(&ManyArgs::x, blocks).Write(&ManyArgs::y, y);
-  record.Commit<RunMany>({.items = panels * args.parts,
+  record.Commit<RunMany>({.items = panels * CeilDiv(y.dim(0), args.part_tokens),
                           .scratch_bytes = PanelBytes(segments[0].cols),
                           .weight_bytes = WeightBytes(segments),
                           .operations = Operations(segments, y.dim(0))});
@@ -193,11 +193,16 @@ int64_t FewGrain(int64_t groups, int64_t group_bytes) {
   return std::max<int64_t>({1, by_bytes, CeilDiv(groups, kClaims)});
 }
 
-int64_t TokenParts(int64_t panels, int64_t num_tokens) {
+int64_t PartTokens(const KernelTable& kernels, int64_t panels, int64_t cols, int64_t num_tokens) {
   constexpr int64_t kItems = 8;
   constexpr int64_t kLeastTokens = 96;
-  return std::clamp<int64_t>(CeilDiv(kItems, panels), 1,
-                             std::max<int64_t>(1, num_tokens / kLeastTokens));
+  constexpr int64_t kInputBytes = 1 << 20;
+  constexpr int64_t kWorthExpanding = 192;  // tokens
+  const int64_t for_items =
+      std::min(CeilDiv(kItems, panels), std::max<int64_t>(1, num_tokens / kLeastTokens));
+  const int64_t for_cache = std::min(CeilDiv(2 * cols * num_tokens, kInputBytes),
+                                     std::max<int64_t>(1, num_tokens / kWorthExpanding));
+  return RoundUp(CeilDiv(num_tokens, std::max(for_items, for_cache)), kernels.matmul.blocks.tokens);
 }
 
 Value NarrowMatmul::Packed(ActivationForm form) {

@@ -20,9 +20,10 @@ int64_t GroupRowsOf(const MatrixRef& w);
 // Groups handed out at a time: a few claims for each thread, but never less than a stretch of
 // memory that is worth reading at once.
 int64_t FewGrain(int64_t groups, int64_t group_bytes);
-// Parts of the tokens, so that narrow matrices have enough items to share out; each part expands
-// its panel again, so parts stay large.
-int64_t TokenParts(int64_t panels, int64_t num_tokens);
+// Tokens of a part: whole blocks, few enough that narrow matrices have items to share out, and that
+// a part's inputs stay in a core's L2 while all panels meet them; each part expands its panels
+// again, so parts stay large. Items are panel after panel, part after part.
+int64_t PartTokens(const KernelTable& kernels, int64_t panels, int64_t cols, int64_t num_tokens);
 
 class NarrowMatmul {
  public:
