@@ -23,7 +23,8 @@ namespace tenon::bench {
 struct Setup {
   const KernelTable* kernels = nullptr;
   ThreadTeam* team = nullptr;
-  Buffer* pool = nullptr;  // for weights: larger than the caches
+  Buffer* pool = nullptr;    // for weights: larger than the caches, in small pages as of a file
+  Buffer* packed = nullptr;  // the same in large pages, as packed weights are held
   int64_t rounds = 7;
 };
 
@@ -42,6 +43,7 @@ struct CaseSpec {
   std::string group;  // "gemv"
   std::string name;   // "q4_0 2048x8192"
   std::function<Case(const Setup&)> make;
+  std::function<bool(const KernelTable&)> exists = {};  // empty: with every table
 };
 
 // Median of the rounds, least and most.

@@ -42,13 +42,16 @@ Status Run(const Arguments& a) {
   std::vector<int> sizes = a.threads;
   if (sizes.empty()) sizes = machine.cores > 1 ? std::vector{1, machine.cores} : std::vector{1};
   TN_ASSIGN_OR_RETURN(Buffer pool, Buffer::Allocate(a.megabytes << 20, "weights to walk through"));
+  TN_ASSIGN_OR_RETURN(Buffer packed,
+                      Buffer::AllocateForStreams(a.megabytes << 20, "packed weights"));
   std::vector<Row> rows;
   for (const std::string& name : a.isas) {
     TN_ASSIGN_OR_RETURN(const Isa isa, IsaNamed(name, machine));
     for (const int threads : sizes) {
       ThreadTeam team(threads);
-      const Setup setup{&KernelsFor(isa), &team, &pool, a.rounds};
+      const Setup setup{&KernelsFor(isa), &team, &pool, &packed, a.rounds};
       for (const CaseSpec& c : cases) {
+        if (c.exists && !c.exists(*setup.kernels)) continue;
         fmt::print(stderr, "{} {}, {} threads\n", c.group, c.name, threads);
         rows.push_back(Measure(c, setup));
       }

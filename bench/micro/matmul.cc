@@ -8,6 +8,7 @@
 #include "cases.h"
 #include "tape_run.h"
 #include "tenon/ops/matmul.h"
+#include "tenon/ops/pack_weights.h"
 #include "tenon/ops/probe.h"
 
 namespace tenon::bench {
@@ -18,6 +19,7 @@ struct MatmulShape {
   int64_t cols = 0;  // K
   int64_t rows = 0;  // N
   int64_t tokens = 1;
+  bool packed = false;
 };
 
 // Random blocks of the format, a stretch of them repeated over the whole pool.
@@ -32,21 +34,43 @@ void FillPool(const Buffer& pool, DType dtype) {
   }
 }
 
+// Matrices of packed weights, the same one over and over.
+void FillPacked(const Setup& setup, const MatrixRef& packed, int64_t count) {
+  MatrixRef rows = packed;
+  rows.form = HeldForm::kRows;
+  rows.row_bytes = RowBytes(packed.dtype, packed.cols);
+  const Buffer stored = *Buffer::Allocate(rows.rows * rows.row_bytes, "rows to be packed");
+  FillPool(stored, packed.dtype);
+  rows.data = stored.data();
+  const Packing packing{rows, setup.packed->data()};
+  PackWeights(*setup.kernels, *setup.team, {&packing, 1});
+  const int64_t bytes = PackedBytes(packed);
+  for (int64_t i = 1; i < count; ++i) {
+    std::memcpy(setup.packed->data() + i * bytes, setup.packed->data(), test::At(bytes));
+  }
+}
+
 class ColdMatmul {
  public:
   ColdMatmul(const Setup& setup, const MatmulShape& shape)
-      : setup_(setup), run_(*setup.kernels, *setup.team) {
-    const int64_t row_bytes = RowBytes(shape.dtype, shape.cols);
-    matrix_bytes_ = shape.rows * row_bytes;
-    count_ = setup.pool->size() / matrix_bytes_;
-    TN_CHECK(count_ > 0, "the pool holds at least one matrix");
-    FillPool(*setup.pool, shape.dtype);
-    weight_ = {.data = setup.pool->data(),
-               .dtype = shape.dtype,
+      : setup_(setup),
+        pool_(shape.packed ? *setup.packed : *setup.pool),
+        run_(*setup.kernels, *setup.team) {
+    weight_ = {.dtype = shape.dtype,
                .rows = shape.rows,
                .cols = shape.cols,
-               .row_bytes = row_bytes,
+               .row_bytes = RowBytes(shape.dtype, shape.cols),
                .compute = Compute::kBf16};
+    if (shape.packed) weight_ = PackedShapeOf(*setup.kernels, weight_);
+    matrix_bytes_ = shape.packed ? PackedBytes(weight_) : shape.rows * weight_.row_bytes;
+    count_ = pool_.size() / matrix_bytes_;
+    TN_CHECK(count_ > 0, "the pool holds at least one matrix");
+    if (shape.packed) {
+      FillPacked(setup, weight_, count_);
+    } else {
+      FillPool(pool_, shape.dtype);
+    }
+    weight_.data = pool_.data();
     Matmul(run_.tape(), {&weight_, 1}, run_.Input({shape.tokens, shape.cols}));
     run_.Seal();
   }
@@ -58,7 +82,7 @@ class ColdMatmul {
   // The product with the next `n` matrices; the tape reads the matrix's address when it runs.
   void Multiply(int64_t n) {
     for (int64_t i = 0; i < n; ++i) {
-      weight_.data = setup_.pool->data() + next_ * matrix_bytes_;
+      weight_.data = pool_.data() + next_ * matrix_bytes_;
       next_ = (next_ + 1) % count_;
       run_.Run();
     }
@@ -66,14 +90,15 @@ class ColdMatmul {
   double SecondsToReadAll() const {
     double seconds = 0;
     for (int64_t i = 0; i < count_; ++i) {
-      seconds += SecondsToRead(*setup_.kernels, *setup_.team,
-                               setup_.pool->data() + i * matrix_bytes_, matrix_bytes_);
+      seconds += SecondsToRead(*setup_.kernels, *setup_.team, pool_.data() + i * matrix_bytes_,
+                               matrix_bytes_);
     }
     return seconds;
   }
 
  private:
   const Setup& setup_;
+  const Buffer& pool_;
   TapeRun run_;
   MatrixRef weight_;
   int64_t matrix_bytes_ = 0;
@@ -104,27 +129,37 @@ void Add(std::vector<CaseSpec>& cases, const char* group, const MatmulShape& sha
   const bool whole_pool = std::string_view(group) != "gemm";
   cases.push_back(
       {group,
-       fmt::format("{} K{} N{} M{}", NameOf(shape.dtype), shape.cols, shape.rows, shape.tokens),
-       [shape, whole_pool](const Setup& setup) { return MakeCase(setup, shape, whole_pool); }});
+       fmt::format("{}{} K{} N{} M{}", NameOf(shape.dtype), shape.packed ? " packed" : "",
+                   shape.cols, shape.rows, shape.tokens),
+       [shape, whole_pool](const Setup& setup) { return MakeCase(setup, shape, whole_pool); },
+       [shape](const KernelTable& kernels) {
+         return !shape.packed || CanPack(kernels, shape.dtype);
+       }});
 }
 
 }  // namespace
 
 void AddMatmulCases(std::vector<CaseSpec>& cases) {
+  constexpr DType kPacked[] = {DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1};
   for (const DType dtype : {DType::kBF16, DType::kF32, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1,
                             DType::kQ4_K, DType::kQ6_K}) {
     Add(cases, "gemv", {dtype, 2048, 8192});
     Add(cases, "gemv", {dtype, 4096, 4096});
   }
-  for (const DType dtype : {DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1}) {
+  for (const DType dtype : kPacked) {
+    Add(cases, "gemv", {dtype, 2048, 8192, 1, true});
+    Add(cases, "gemv", {dtype, 4096, 4096, 1, true});
     for (const int64_t tokens : {1, 2, 4, 8, 16, 32}) {
       Add(cases, "narrow", {dtype, 2048, 8192, tokens});
+      Add(cases, "narrow", {dtype, 2048, 8192, tokens, true});
     }
   }
   for (const int64_t tokens : {32, 128, 512}) {
     Add(cases, "gemm", {DType::kBF16, 2048, 2048, tokens});
     Add(cases, "gemm", {DType::kBF16, 2048, 8192, tokens});
     Add(cases, "gemm", {DType::kBF16, 4096, 4096, tokens});
+    Add(cases, "gemm", {DType::kBF16, 2048, 8192, tokens, true});
+    Add(cases, "gemm", {DType::kBF16, 4096, 4096, tokens, true});
   }
 }
 

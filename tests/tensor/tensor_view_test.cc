@@ -37,12 +37,5 @@ TEST(TensorView, ReshapeKeepsBytes) {
   EXPECT_EQ(view.Reshape({24}).shape().rows(), 1);
 }
 
-TEST(Buffer, ImpossibleSizeIsAnErrorThatNamesThePurpose) {
-  const auto huge = Buffer::Allocate(int64_t{1} << 60, "the moon");
-  ASSERT_FALSE(huge.ok());
-  EXPECT_EQ(huge.code(), StatusCode::kDoesNotFit);
-  EXPECT_NE(huge.message().find("the moon"), std::string::npos);
-}
-
 }  // namespace
 }  // namespace tenon

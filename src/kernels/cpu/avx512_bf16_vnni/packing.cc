@@ -106,13 +106,16 @@ void PackIntegers(const float* x, int64_t cols, std::byte* packed) {
   for (int64_t begin = 0; begin < (cols + 63) / 64 * 64; begin += 32) {
     const Block block = QuantiseBlock(x + begin, cols - begin);
     const int sum = _mm512_reduce_add_epi32(block.sums);
+    const auto times = [&](uint32_t factor) {  // wraps where a NaN has no integer
+      return static_cast<int>(factor * static_cast<uint32_t>(sum));
+    };
     store(0, block.first.high);
     store(16, block.second.high);
     store(32, block.first.low);
     store(48, block.second.low);
     const __m128i scales =
         _mm_castps_si128(_mm_setr_ps(block.scale, block.scale * static_cast<float>(sum), 0, 0));
-    store(64, _mm_insert_epi32(_mm_insert_epi32(scales, -8 * sum, 2), -128 * sum, 3));
+    store(64, _mm_insert_epi32(_mm_insert_epi32(scales, times(-8u), 2), times(-128u), 3));
     packed += kIntegersBlockBytes;
   }
 }
