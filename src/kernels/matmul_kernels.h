@@ -146,6 +146,8 @@ struct TokenBlocks {
 // product permutes nothing and sums nothing across lanes. As many bytes as the rows have, but for
 // padding. What a group looks like is known to the kernels of one table only.
 inline constexpr int64_t kPackedRows = 16;
+// Groups that kernels of few tokens like to get together: as many streams from memory.
+inline constexpr int64_t kPackedStreams = 4;
 
 struct PackWeightArgs {
   const std::byte* w = nullptr;  // as in MatmulKernelArgs

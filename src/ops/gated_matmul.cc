@@ -121,10 +121,11 @@ void RecordFew(Tape& tape, Activation activation, std::span<const MatrixRef, 2> 
   args.few = kernel.matmul.run;
   args.group_rows = group_rows;
   record.Read(&GatedArgs::x, packed).Write(&GatedArgs::y, y);
-  record.Commit<RunFew>({.items = groups,
-                         .grain = FewGrain(groups, 2 * gate_up[0].row_bytes * group_rows),
-                         .weight_bytes = WeightBytes(gate_up),
-                         .operations = Operations(gate_up, y.dim(0))});
+  record.Commit<RunFew>(
+      {.items = groups,
+       .grain = FewGrain(gate_up[0], groups, 2 * gate_up[0].row_bytes * group_rows),
+       .weight_bytes = WeightBytes(gate_up),
+       .operations = Operations(gate_up, y.dim(0))});
 }
 
 void RecordMany(Tape& tape, Activation activation, std::span<const MatrixRef, 2> gate_up,

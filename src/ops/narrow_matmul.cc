@@ -102,7 +102,7 @@ void RecordFew(Tape& tape, std::span<const MatrixRef> segments, const Value& pac
   record.args().matmul = kernel.matmul.run;
   record.Read(&FewArgs::x, packed).Write(&FewArgs::y, y);
   record.Commit<RunFew>({.items = groups,
-                         .grain = FewGrain(groups, segments[0].row_bytes * group_rows),
+                         .grain = FewGrain(segments[0], groups, segments[0].row_bytes * group_rows),
                          .weight_bytes = WeightBytes(segments),
                          .operations = Operations(segments, y.dim(0))});
 }
@@ -186,11 +186,12 @@ int64_t GroupRowsOf(const MatrixRef& w) {
   return w.form == HeldForm::kPacked ? kPackedRows : kMatmulTileRows;
 }
 
-int64_t FewGrain(int64_t groups, int64_t group_bytes) {
+int64_t FewGrain(const MatrixRef& w, int64_t groups, int64_t group_bytes) {
   constexpr int64_t kClaims = 12;
   constexpr int64_t kBytes = 16384;
   const int64_t by_bytes = kBytes / std::max<int64_t>(1, group_bytes);
-  return std::max<int64_t>({1, by_bytes, CeilDiv(groups, kClaims)});
+  const int64_t grain = std::max<int64_t>({1, by_bytes, CeilDiv(groups, kClaims)});
+  return w.form == HeldForm::kPacked ? RoundUp(grain, kPackedStreams) : grain;
 }
 
 int64_t PartTokens(const KernelTable& kernels, int64_t panels, int64_t cols, int64_t num_tokens) {

@@ -17,9 +17,9 @@ const FewTokensKernel& FewOf(const KernelTable& kernels, const MatrixRef& w);
 const Kernel<PanelFunction>& PanelsFor(const KernelTable& kernels, const MatrixRef& w);
 // Rows that a kernel of few tokens takes at least.
 int64_t GroupRowsOf(const MatrixRef& w);
-// Groups handed out at a time: a few claims for each thread, but never less than a stretch of
-// memory that is worth reading at once.
-int64_t FewGrain(int64_t groups, int64_t group_bytes);
+// Groups of `w` (and of others, `group_bytes` together) handed out at a time: a few claims for each
+// thread, but never less than a stretch of memory that is worth reading at once.
+int64_t FewGrain(const MatrixRef& w, int64_t groups, int64_t group_bytes);
 // Tokens of a part: whole blocks, few enough that narrow matrices have items to share out, and that
 // a part's inputs stay in a core's L2 while all panels meet them; each part expands its panels
 // again, so parts stay large. Items are panel after panel, part after part.

@@ -6,13 +6,28 @@
 namespace tenon::avx512_bf16_vnni {
 namespace {
 
-// Bytes that the reads run ahead of; groups, and matrices held one after the other, are one stream.
-constexpr int64_t kAhead = 4096;
+// Bytes that the reads of each group run ahead of.
+constexpr int64_t kAhead = 2048;
+
+// Groups whose units are read in turn, one token's or several: streams that the memory serves at
+// once. One stream had 18.6 GB/s from DRAM where four had 22.6 (docs/performance.md).
+template <int T>
+constexpr int kStreams = kPackedStreams / T;
 
 TN_INLINE void Prefetch(const std::byte* p, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 64) {
     _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T0);
   }
+}
+
+// The streams' bytes from `offset` on, some of their groups' bytes ahead; where a group ends, the
+// group that its stream goes on with.
+template <int S>
+TN_INLINE void PrefetchStreams(const std::byte* w, int64_t group_bytes, int64_t offset,
+                               int64_t bytes) {
+  int64_t at = offset + kAhead;
+  if (at >= group_bytes) at += (S - 1) * group_bytes;
+  for (int s = 0; s < S; ++s) Prefetch(w + s * group_bytes + at, bytes);
 }
 
 template <typename T>
@@ -77,16 +92,21 @@ struct BlockDot {
 
 template <typename Format>
 struct Blocks {
-  template <int T>
+  template <int T, int S>
   TN_INLINE static void Sum(const NarrowMatmulArgs& a, const std::byte* w, const std::byte* x,
-                            __m512* sums) {
+                            __m512 (*sums)[T]) {
     const int64_t units = (a.cols + kUnitCols<Format> - 1) / kUnitCols<Format>;
-    for (int64_t u = 0; u < units; ++u, w += kUnitBytes<Format>) {
-      Prefetch(w + kAhead, kUnitBytes<Format>);
+    const int64_t group_bytes = kPackedRows * a.row_bytes;
+    for (int64_t u = 0; u < units; ++u) {
+      const int64_t offset = u * kUnitBytes<Format>;
+      PrefetchStreams<S>(w, group_bytes, offset, kUnitBytes<Format>);
       for (int64_t b = 0; b < Format::kUnitBlocks; ++b, x += kIntegersBlockBytes) {
-        BlockDot<Format, T> dot(x, a.x_stride);
-        dot.AddVectors(w + kHeadBytes + b * Format::kBlockVectors * kVectorBytes);
-        dot.AddTo(w + b * 2 * kPackedRows, sums);
+        for (int s = 0; s < S; ++s) {
+          const std::byte* unit = w + s * group_bytes + offset;
+          BlockDot<Format, T> dot(x, a.x_stride);
+          dot.AddVectors(unit + kHeadBytes + b * Format::kBlockVectors * kVectorBytes);
+          dot.AddTo(unit + b * 2 * kPackedRows, sums[s]);
+        }
       }
     }
   }
@@ -94,54 +114,83 @@ struct Blocks {
 
 struct Bf16 {
   static constexpr int kChains = 4;
-  template <int T>
+  template <int T, int S>
   TN_INLINE static void Sum(const NarrowMatmulArgs& a, const std::byte* w, const std::byte* x,
-                            __m512* sums) {
-    __m512 chains[kChains][T];
-    for (auto& chain : chains) {
-      for (auto& sum : chain) sum = _mm512_setzero_ps();
+                            __m512 (*sums)[T]) {
+    __m512 chains[S][kChains][T];
+    for (auto& stream : chains) {
+      for (auto& chain : stream) {
+        for (auto& sum : chain) sum = _mm512_setzero_ps();
+      }
     }
     const int64_t pairs = (a.cols + kBf16UnitCols - 1) / kBf16UnitCols * (kBf16UnitCols / 2);
+    const int64_t group_bytes = kPackedRows * a.row_bytes;
     for (int64_t p = 0; p < pairs; p += kChains) {
-      Prefetch(w + p * kVectorBytes + kAhead, kChains * kVectorBytes);
-      for (int k = 0; k < kChains; ++k) {
-        const auto row = reinterpret_cast<__m512bh>(_mm512_load_si512(w + (p + k) * kVectorBytes));
-        for (int t = 0; t < T; ++t) {
-          const auto pair = Scalar<int32_t>(x + t * a.x_stride + 4 * (p + k));
-          chains[k][t] = _mm512_dpbf16_ps(chains[k][t], row,
-                                          reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair)));
+      PrefetchStreams<S>(w, group_bytes, p * kVectorBytes, kChains * kVectorBytes);
+      for (int s = 0; s < S; ++s) {
+        for (int k = 0; k < kChains; ++k) {
+          const auto row = reinterpret_cast<__m512bh>(
+              _mm512_load_si512(w + s * group_bytes + (p + k) * kVectorBytes));
+          for (int t = 0; t < T; ++t) {
+            const auto pair = Scalar<int32_t>(x + t * a.x_stride + 4 * (p + k));
+            chains[s][k][t] = _mm512_dpbf16_ps(chains[s][k][t], row,
+                                               reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair)));
+          }
         }
       }
     }
-    for (int t = 0; t < T; ++t) {
-      sums[t] = _mm512_add_ps(_mm512_add_ps(chains[0][t], chains[1][t]),
-                              _mm512_add_ps(chains[2][t], chains[3][t]));
+    for (int s = 0; s < S; ++s) {
+      for (int t = 0; t < T; ++t) {
+        sums[s][t] = _mm512_add_ps(_mm512_add_ps(chains[s][0][t], chains[s][1][t]),
+                                   _mm512_add_ps(chains[s][2][t], chains[s][3][t]));
+      }
     }
   }
 };
 
-// T tokens with the 16 rows from `row` on, of which the masked ones exist.
-template <typename Format, int T>
-TN_INLINE void Tokens(const NarrowMatmulArgs& a, int64_t row, __mmask16 mask, int64_t t) {
-  __m512 sums[T];
-  for (auto& sum : sums) sum = _mm512_setzero_ps();
-  Format::template Sum<T>(a, a.w + row * a.row_bytes, a.x + t * a.x_stride, sums);
-  const __m512 bias =
-      a.bias == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(mask, a.bias + row);
-  for (int i = 0; i < T; ++i) {
-    _mm512_mask_storeu_ps(a.y + (t + i) * a.y_stride + row, mask, _mm512_add_ps(sums[i], bias));
+// T tokens with S groups of 16 rows from `row` on; of the last group the masked ones exist.
+template <typename Format, int T, int S>
+TN_INLINE void Streams(const NarrowMatmulArgs& a, int64_t row, __mmask16 mask, int64_t t) {
+  __m512 sums[S][T];
+  for (auto& stream : sums) {
+    for (auto& sum : stream) sum = _mm512_setzero_ps();
+  }
+  Format::template Sum<T, S>(a, a.w + row * a.row_bytes, a.x + t * a.x_stride, sums);
+  for (int s = 0; s < S; ++s, row += kPackedRows) {
+    const __mmask16 exist = s == S - 1 ? mask : static_cast<__mmask16>(0xFFFF);
+    const __m512 bias =
+        a.bias == nullptr ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(exist, a.bias + row);
+    for (int i = 0; i < T; ++i) {
+      _mm512_mask_storeu_ps(a.y + (t + i) * a.y_stride + row, exist,
+                            _mm512_add_ps(sums[s][i], bias));
+    }
   }
 }
 
+// T tokens with rows [row, row_end): whole streams, then group by group.
+template <typename Format, int T>
+TN_INLINE void Tokens(const NarrowMatmulArgs& a, int64_t row, int64_t row_end, int64_t t) {
+  const auto exist = [&](int64_t rows) {
+    return static_cast<__mmask16>(rows >= kPackedRows ? 0xFFFF : (1 << rows) - 1);
+  };
+  constexpr int64_t kRows = kStreams<T> * kPackedRows;
+  for (; row_end - row > kRows - kPackedRows; row += kRows) {
+    Streams<Format, T, kStreams<T>>(a, row, exist(row_end - row - kRows + kPackedRows), t);
+  }
+  for (; row < row_end; row += kPackedRows) Streams<Format, T, 1>(a, row, exist(row_end - row), t);
+}
+
+// Rows that all tokens meet before the next ones are read.
+constexpr int64_t kStretch = kPackedStreams * kPackedRows;
+
 template <typename Format>
 void Groups(const NarrowMatmulArgs& a, int64_t row_begin, int64_t row_end) {
-  for (int64_t row = row_begin; row < row_end; row += kPackedRows) {
-    const int64_t rows = row_end - row < kPackedRows ? row_end - row : kPackedRows;
-    const auto mask = static_cast<__mmask16>((1 << rows) - 1);
+  for (int64_t row = row_begin; row < row_end; row += kStretch) {
+    const int64_t end = row_end - row < kStretch ? row_end : row + kStretch;
     int64_t t = 0;
-    for (; t + 4 <= a.num_tokens; t += 4) Tokens<Format, 4>(a, row, mask, t);
-    for (; t + 2 <= a.num_tokens; t += 2) Tokens<Format, 2>(a, row, mask, t);
-    if (t < a.num_tokens) Tokens<Format, 1>(a, row, mask, t);
+    for (; t + 4 <= a.num_tokens; t += 4) Tokens<Format, 4>(a, row, end, t);
+    for (; t + 2 <= a.num_tokens; t += 2) Tokens<Format, 2>(a, row, end, t);
+    if (t < a.num_tokens) Tokens<Format, 1>(a, row, end, t);
   }
 }
 
