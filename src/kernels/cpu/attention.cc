@@ -68,6 +68,26 @@ const float* ValueFloats(const AttendArgs& a, int64_t j, float* buffer) {
   return buffer;
 }
 
+TN_INLINE void PrefetchRow(const std::byte* row, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i);
+}
+
+// Asks for what is needed while the tile's keys are transposed: its values, and the next tile's
+// keys. A step has streamed all weights through the caches since these were last read.
+TN_INLINE void PrefetchAround(const AttendArgs& a, KeyRange keys, int64_t end) {
+  const KeyValueSource& s = a.source;
+  const int64_t size = s.dtype == DType::kF32 ? 4 : 2;
+  for (int64_t j = keys.begin; j < keys.end; ++j) {
+    PrefetchRow(RowAddress(s, s.v, s.v_slot_stride, j) + a.kv_head * s.v_head_stride,
+                size * a.v_width);
+  }
+  const int64_t next_end = keys.end + kTile < end ? keys.end + kTile : end;
+  for (int64_t j = keys.end; j < next_end; ++j) {
+    PrefetchRow(RowAddress(s, s.k, s.k_slot_stride, j) + a.kv_head * s.k_head_stride,
+                size * a.k_width);
+  }
+}
+
 void LoadTile(const AttendArgs& a, float* v_buffer, Tile& tile) {
   const KeyValueSource& s = a.source;
   const std::byte* rows[kTile];
@@ -85,18 +105,24 @@ void LoadTile(const AttendArgs& a, float* v_buffer, Tile& tile) {
 // q . k for all keys of the tile, the second part of the keys included -> tile.scores.
 template <int Q>
 TN_INLINE void Dots(const AttendArgs& a, const Tile& tile, const Query* queries) {
-  F32 dots[Q][kHalves] = {};
-  for (int64_t d = 0; d < a.k_width; ++d) {
+  F32 dots[2][Q][kHalves] = {};  // even and odd columns: chains short enough for few queries
+  const auto add = [&](int chain, int64_t d) __attribute__((always_inline)) {
     F32 k[kHalves];
     for (int h = 0; h < kHalves; ++h) k[h] = Load(tile.k_columns + d * kTile + h * kLanes);
     for (int i = 0; i < Q; ++i) {
       const F32 q = All(queries[i].q[d]);
-      for (int h = 0; h < kHalves; ++h) dots[i][h] = Fma(q, k[h], dots[i][h]);
+      for (int h = 0; h < kHalves; ++h) dots[chain][i][h] = Fma(q, k[h], dots[chain][i][h]);
     }
+  };
+  int64_t d = 0;
+  for (; d + 2 <= a.k_width; d += 2) {
+    add(0, d);
+    add(1, d + 1);
   }
+  if (d < a.k_width) add(0, d);
   for (int i = 0; i < Q; ++i) {
     for (int h = 0; h < kHalves; ++h) {
-      Store(tile.scores + i * kTile + h * kLanes, dots[i][h]);
+      Store(tile.scores + i * kTile + h * kLanes, dots[0][i][h] + dots[1][i][h]);
     }
   }
 }
@@ -293,16 +319,29 @@ Query QueryOf(const AttendArgs& a, const AttendState& target, const Tile& tile, 
           target.state + row * target.row_stride + head * target.head_stride};
 }
 
+// `count` queries together: what each gives is the same whatever the others are.
+void AddTiles(const AttendArgs& a, const Tile& tile, Query* queries, int count) {
+  static_assert(kQueries == 4);
+  switch (count) {
+    case 1:
+      return AddTile<1>(a, tile, queries);
+    case 2:
+      return AddTile<2>(a, tile, queries);
+    case 3:
+      return AddTile<3>(a, tile, queries);
+    case 4:
+      return AddTile<4>(a, tile, queries);
+    default:
+      return;
+  }
+}
+
 void AttendTile(const AttendArgs& a, const AttendState& target, const Tile& tile) {
   const int64_t count = a.rows * a.group;
   Query queries[kQueries];
   int waiting = 0;
   const auto flush = [&] {
-    if (waiting == kQueries) {
-      AddTile<kQueries>(a, tile, queries);
-    } else {
-      for (int i = 0; i < waiting; ++i) AddTile<1>(a, tile, queries + i);
-    }
+    AddTiles(a, tile, queries, waiting);
     waiting = 0;
   };
   for (int64_t i = 0; i < count; ++i) {
@@ -324,6 +363,7 @@ void Online(const AttendArgs& a, const AttendState& target, float* scratch) {
   for (int64_t begin = all.begin / kTile * kTile; begin < all.end; begin += kTile) {
     tile.keys = {begin > all.begin ? begin : all.begin,
                  begin + kTile < all.end ? begin + kTile : all.end};
+    PrefetchAround(a, tile.keys, all.end);
     LoadTile(a, v_buffer, tile);
     AttendTile(a, target, tile);
   }
