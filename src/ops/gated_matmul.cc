@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tenon/kernels/table.h"
 #include "tenon/ops/activation.h"
 #include "tenon/ops/narrow_matmul.h"
 #include "tenon/ops/rows.h"
@@ -130,7 +131,7 @@ void RecordFew(Tape& tape, Activation activation, std::span<const MatrixRef, 2> 
 
 void RecordMany(Tape& tape, Activation activation, std::span<const MatrixRef, 2> gate_up,
                 const Value& blocks, const Value& y) {
-  const Kernel<PanelFunction>& kernel = PanelsFor(tape.kernels(), gate_up[0]);
+  const PanelKernel& kernel = PanelsFor(tape.kernels(), gate_up[0]);
   const int64_t panels = CeilDiv(y.dim(1), kPanelRows);
   const int64_t unit = tape.kernels().matmul.blocks.tokens;
   RecordBuilder<GatedArgs> record(tape, "gated_matmul", kernel.name);

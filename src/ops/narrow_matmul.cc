@@ -151,7 +151,7 @@ void RunMany(const ManyArgs& a, const RunContext& context, int64_t begin, int64_
 
 void RecordMany(Tape& tape, std::span<const MatrixRef> segments, const Value& blocks,
                 const Value& y) {
-  const Kernel<PanelFunction>& kernel = PanelsFor(tape.kernels(), segments[0]);
+  const PanelKernel& kernel = PanelsFor(tape.kernels(), segments[0]);
   int64_t panels = 0;
   for (const MatrixRef& w : segments) panels += PanelsOf(w);
   RecordBuilder<ManyArgs> record(tape, "matmul", kernel.name);
@@ -177,7 +177,7 @@ const FewTokensKernel& FewOf(const KernelTable& kernels, const MatrixRef& w) {
                                      : kernels.matmul.Few(w.dtype);
 }
 
-const Kernel<PanelFunction>& PanelsFor(const KernelTable& kernels, const MatrixRef& w) {
+const PanelKernel& PanelsFor(const KernelTable& kernels, const MatrixRef& w) {
   return w.form == HeldForm::kPacked ? kernels.matmul.Packed(w.dtype).panels
                                      : kernels.matmul.Panels(w.dtype);
 }

@@ -5,16 +5,24 @@
 #include <optional>
 #include <span>
 
-#include "tenon/kernels/table.h"
 #include "tenon/ops/matmul.h"
 
 namespace tenon {
+
+// Of kernels/matmul_kernels.h, which is not installed.
+enum class ActivationForm : uint8_t;
+struct FewTokensKernel;
+struct PanelArgs;
+template <typename Function>
+struct Kernel;
+using PanelKernel =
+    Kernel<void(const PanelArgs&, int64_t, int64_t token_begin, int64_t token_end, std::byte*)>;
 
 // So many tokens read the weights row by row; more of them pay for expanding panels.
 inline constexpr int64_t kFewTokens = 8;
 // The kernels for a matrix as it is held.
 const FewTokensKernel& FewOf(const KernelTable& kernels, const MatrixRef& w);
-const Kernel<PanelFunction>& PanelsFor(const KernelTable& kernels, const MatrixRef& w);
+const PanelKernel& PanelsFor(const KernelTable& kernels, const MatrixRef& w);
 // Rows that a kernel of few tokens takes at least.
 int64_t GroupRowsOf(const MatrixRef& w);
 // Groups of `w` (and of others, `group_bytes` together) handed out at a time: a few claims for each
