@@ -114,8 +114,13 @@ void Advise(std::span<const std::byte> range, int advice, bool whole_pages) {
 
 }  // namespace
 
-void ReadAhead(std::span<const std::byte> range) { Advise(range, MADV_WILLNEED, false); }
-void GiveBack(std::span<const std::byte> range) { Advise(range, MADV_DONTNEED, true); }
+// Pages of a copy are in no file: given back, they would be lost.
+void MappedFile::ReadAhead(std::span<const std::byte> range) const {
+  if (copy_ == nullptr) Advise(range, MADV_WILLNEED, false);
+}
+void MappedFile::GiveBack(std::span<const std::byte> range) const {
+  if (copy_ == nullptr) Advise(range, MADV_DONTNEED, true);
+}
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path) {
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};

@@ -44,11 +44,6 @@ bool FileExists(const std::string& path);
 bool IsDirectory(const std::string& path);
 bool IsRegularFile(const std::string& path);
 
-// Hints about pages of mapped files: that a range will be read soon, and that one will not be read
-// for a while. Both leave what is read as it is.
-void ReadAhead(std::span<const std::byte> range);
-void GiveBack(std::span<const std::byte> range);
-
 class MappedFile {
  public:
   static Result<std::shared_ptr<const MappedFile>> Open(const std::string& path);
@@ -60,6 +55,10 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
+  // Hints about parts of bytes(): that one will be read soon, and that one will not be read for a
+  // while. Both leave what is read as it is.
+  void ReadAhead(std::span<const std::byte> range) const;
+  void GiveBack(std::span<const std::byte> range) const;
   const std::string& path() const { return path_; }
 
  private:

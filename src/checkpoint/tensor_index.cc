@@ -190,6 +190,7 @@ Result<LoadedTensor> LoadTensor(const Checkpoint& checkpoint, const IndexedTenso
     loaded.view = TensorView(tensor.dtype, tensor.shape, in_file);
     loaded.owner = checkpoint.files()[static_cast<size_t>(tensor.stored->file)];
     loaded.zero_copy = true;
+    loaded.file = checkpoint.files()[static_cast<size_t>(tensor.stored->file)].get();
     return loaded;
   }
   const std::string purpose(tensor.name);

@@ -81,6 +81,7 @@ struct LoadedTensor {
   TensorView view;                    // contiguous
   std::shared_ptr<const void> owner;  // of the bytes: the mapping or a buffer
   bool zero_copy = false;             // the file's own bytes: read-only
+  const MappedFile* file = nullptr;   // that they lie in, where zero_copy; part of `owner`
 };
 
 // The tensor in its canonical form. Zero-copy when the transform leaves one run of bytes (none, a

@@ -15,7 +15,7 @@ class Packer {
 
   // Takes a loaded parameter; packs what has come together when that is enough.
   void Add(Parameter& parameter) {
-    if (parameter.zero_copy()) ReadAhead(StoredBytes(parameter));
+    if (parameter.file() != nullptr) parameter.file()->ReadAhead(StoredBytes(parameter));
     coming_.push_back(&parameter);
     coming_bytes_ += parameter.stored_bytes();
     if (coming_bytes_ >= kBatchBytes) Turn();
@@ -42,7 +42,8 @@ class Packer {
     }
     PackWeights(kernels_, team_, packings);
     for (size_t i = 0; i < ready_.size(); ++i) {
-      if (ready_[i]->zero_copy()) GiveBack(StoredBytes(*ready_[i]));
+      const MappedFile* file = ready_[i]->file();
+      if (file != nullptr) file->GiveBack(StoredBytes(*ready_[i]));
       ready_[i]->SetPacked(packings[i].packed);
     }
     ready_ = std::exchange(coming_, {});

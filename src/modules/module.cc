@@ -115,6 +115,7 @@ void Parameter::SetPacked(const std::byte* packed) {
   if (form_ != Form::kProduct) return;
   view_ = TensorView(stored_dtype_, shape_, nullptr);
   owner_.reset();
+  file_ = nullptr;
 }
 
 Status Parameter::Load(const Checkpoint& checkpoint) {
@@ -129,7 +130,7 @@ Status Parameter::Load(const Checkpoint& checkpoint) {
   }
   view_ = loaded.view.Reshape(shape_);
   owner_ = std::move(loaded.owner);
-  zero_copy_ = loaded.zero_copy;
+  file_ = loaded.file;
   return {};
 }
 

@@ -52,7 +52,9 @@ class Parameter {
   // Load.
   void SetPacked(const std::byte* packed);
   bool loaded() const { return view_.data() != nullptr; }
-  bool zero_copy() const { return zero_copy_; }
+  bool zero_copy() const { return file_ != nullptr; }
+  // Where the stored bytes lie, until SetPacked gives them up; null: in a copy of ours.
+  const MappedFile* file() const { return file_; }
   // As stored; after Load, and of kProduct until SetPacked.
   const TensorView& view() const { return view_; }
   const std::byte* packed() const { return packed_; }  // after SetPacked
@@ -69,7 +71,7 @@ class Parameter {
   TensorView view_{DType::kF32, {0}, nullptr};
   std::shared_ptr<const void> owner_;  // of the bytes, when they are not ours
   Buffer buffer_;                      // when they are
-  bool zero_copy_ = false;
+  const MappedFile* file_ = nullptr;
   int64_t packed_row_bytes_ = 0;  // 0: held as rows
   const std::byte* packed_ = nullptr;
 };

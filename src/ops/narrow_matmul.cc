@@ -199,8 +199,8 @@ int64_t PartTokens(const KernelTable& kernels, int64_t panels, int64_t cols, int
   constexpr int64_t kLeastTokens = 96;
   constexpr int64_t kInputBytes = 1 << 20;
   constexpr int64_t kWorthExpanding = 192;  // tokens
-  const int64_t for_items =
-      std::min(CeilDiv(kItems, panels), std::max<int64_t>(1, num_tokens / kLeastTokens));
+  const int64_t for_items = std::min(CeilDiv(kItems, std::max<int64_t>(1, panels)),
+                                     std::max<int64_t>(1, num_tokens / kLeastTokens));
   const int64_t for_cache = std::min(CeilDiv(2 * cols * num_tokens, kInputBytes),
                                      std::max<int64_t>(1, num_tokens / kWorthExpanding));
   return RoundUp(CeilDiv(num_tokens, std::max(for_items, for_cache)), kernels.matmul.blocks.tokens);

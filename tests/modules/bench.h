@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <deque>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -14,12 +13,11 @@
 #include <vector>
 
 #include "checkpoint/fixtures.h"
-#include "ops/op_runner.h"
+#include "ops/packed_matrices.h"
 #include "support/words.h"
 #include "tenon/checkpoint/writers.h"
 #include "tenon/modules/forward.h"
 #include "tenon/modules/module.h"
-#include "tenon/ops/pack_weights.h"
 
 namespace tenon::test {
 
@@ -80,14 +78,10 @@ class ModuleBench {
 
  private:
   void Pack() {
-    ThreadTeam team(1);
     for (Module* module : context_.modules) {
       for (Parameter& parameter : module->parameters()) {
         if (parameter.held_form() == HeldForm::kRows) continue;
-        Buffer& memory = packed_.emplace_back(*Buffer::Allocate(parameter.held_bytes(), "packed"));
-        const Packing packing{RowsOf(parameter), memory.data()};
-        PackWeights(*context_.kernels, team, {&packing, 1});
-        parameter.SetPacked(memory.data());
+        parameter.SetPacked(packed_.Of(RowsOf(parameter)).data);
       }
     }
   }
@@ -97,7 +91,7 @@ class ModuleBench {
   std::vector<OutputTensor> tensors_;
   std::unique_ptr<Checkpoint> checkpoint_;
   std::unique_ptr<TensorIndex> index_;
-  std::deque<Buffer> packed_;
+  PackedMatrices packed_;
   LoadContext context_;
 };
 

@@ -6,9 +6,8 @@
 #include <cmath>
 #include <vector>
 
-#include "ops/op_runner.h"
+#include "ops/packed_matrices.h"
 #include "tenon/ops/activation.h"
-#include "tenon/ops/pack_weights.h"
 
 namespace tenon {
 namespace {
@@ -62,17 +61,12 @@ TEST(GatedMatmul, OfPackedWeights) {
   for (const DType dtype : {DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
     if (!CanPack(test::Kernels(), dtype)) continue;
     const Weights stored[] = {RandomWeights(dtype, 150, 96, 1), RandomWeights(dtype, 150, 96, 2)};
+    test::PackedMatrices packed;
     std::vector<MatrixRef> refs;
-    std::vector<Buffer> memory;
-    ThreadTeam team(1);
     for (const Weights& w : stored) {
       MatrixRef rows = RefTo(w);
       rows.compute = Compute::kBf16;
-      refs.push_back(PackedShapeOf(test::Kernels(), rows));
-      memory.push_back(*Buffer::Allocate(PackedBytes(refs.back()), "test"));
-      const Packing packing{rows, memory.back().data()};
-      PackWeights(test::Kernels(), team, {&packing, 1});
-      refs.back().data = memory.back().data();
+      refs.push_back(packed.Of(rows));
     }
     for (const int64_t num_tokens : {1, 8, 33}) {
       SCOPED_TRACE(testing::Message() << NameOf(dtype) << ", " << num_tokens << " tokens");

@@ -5,11 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
-#include <deque>
 #include <vector>
 
-#include "ops/op_runner.h"
+#include "ops/packed_matrices.h"
 
 namespace tenon {
 namespace {
@@ -36,24 +34,6 @@ MatrixRef Narrow(MatrixRef matrix) {
   return matrix;
 }
 
-// Packs matrices and keeps their memory.
-class Packed {
- public:
-  MatrixRef Of(const MatrixRef& stored, int threads) {
-    MatrixRef packed = PackedShapeOf(test::Kernels(), stored);
-    Buffer& memory = memory_.emplace_back(*Buffer::Allocate(PackedBytes(packed), "test"));
-    std::memset(memory.data(), 0xFF, At(memory.size()));
-    ThreadTeam team(threads);
-    const Packing packing{stored, memory.data()};
-    PackWeights(test::Kernels(), team, {&packing, 1});
-    packed.data = memory.data();
-    return packed;
-  }
-
- private:
-  std::deque<Buffer> memory_;
-};
-
 std::vector<float> Product(const std::vector<MatrixRef>& refs, int64_t num_tokens) {
   const int64_t cols = refs[0].cols;
   const std::vector<float> x = Floats(num_tokens * cols, 77);
@@ -72,9 +52,9 @@ TEST(PackWeights, ProductsAreThoseOfTheRows) {
       const std::vector<float> bias = Floats(70, 5);
       const std::vector<MatrixRef> rows = {Narrow(RefTo(a, bias.data())), Narrow(RefTo(b)),
                                            Narrow(RefTo(c)), Narrow(RefTo(d))};
-      Packed packed;
+      test::PackedMatrices packed;
       // One of them stays as it is.
-      const std::vector<MatrixRef> mixed = {packed.Of(rows[0], 2), packed.Of(rows[1], 1), rows[2],
+      const std::vector<MatrixRef> mixed = {packed.Of(rows[0], 2), packed.Of(rows[1]), rows[2],
                                             packed.Of(rows[3], 3)};
       for (const int64_t num_tokens : {1, 2, 7, 8, 9, 40}) {
         SCOPED_TRACE(testing::Message()
