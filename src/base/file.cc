@@ -104,12 +104,15 @@ bool IsRegularFile(const std::string& path) {
 namespace {
 
 void Advise(std::span<const std::byte> range, int advice, bool whole_pages) {
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  uintptr_t begin = reinterpret_cast<uintptr_t>(range.data());
-  uintptr_t end = begin + range.size();
-  begin = (whole_pages ? begin + page - 1 : begin) / page * page;
-  end = (whole_pages ? end : end + page - 1) / page * page;
-  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, advice);
+  const auto page = static_cast<int64_t>(::sysconf(_SC_PAGESIZE));
+  const auto into_page = static_cast<int64_t>(reinterpret_cast<uintptr_t>(range.data())) % page;
+  // From the start of the range's first page.
+  const int64_t end = into_page + static_cast<int64_t>(range.size());
+  const int64_t from = whole_pages ? (into_page + page - 1) / page * page : 0;
+  const int64_t to = (whole_pages ? end : end + page - 1) / page * page;
+  if (from >= to) return;
+  auto* first = const_cast<std::byte*>(range.data()) - into_page + from;
+  ::madvise(first, static_cast<size_t>(to - from), advice);
 }
 
 }  // namespace

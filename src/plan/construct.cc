@@ -84,7 +84,10 @@ void RecordHeldForms(PlannedModel& plan) {
     }
   }
   const Sourced<std::string>& wanted = plan.options.weights;
-  Decision decision{.field = "weights.form", .requested = wanted.value, .by = "weights"};
+  Decision decision;
+  decision.field = "weights.form";
+  decision.requested = wanted.value;
+  decision.by = "weights";
   if (packed > 0) {
     decision.resolved = "packed";
     decision.why = fmt::format(

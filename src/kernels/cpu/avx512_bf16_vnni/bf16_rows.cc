@@ -41,7 +41,7 @@ TN_INLINE void Tile(const NarrowMatmulArgs& a, const std::byte* w, const std::by
   int64_t c = 0;
   for (; c + 2 * kPairs <= a.cols; c += 2 * kPairs) {
     for (int r = 0; r < R; ++r) {
-      const auto* ahead = reinterpret_cast<const char*>(w + 2 * c * R + kAhead + 128 * r);
+      const auto* ahead = reinterpret_cast<const char*>(w + 2 * c * R + kAhead + int64_t{128} * r);
       _mm_prefetch(ahead, _MM_HINT_T0);
       _mm_prefetch(ahead + 64, _MM_HINT_T0);
     }

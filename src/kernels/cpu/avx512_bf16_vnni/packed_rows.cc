@@ -50,7 +50,7 @@ struct BlockDot {
     }
   }
   // Columns [4 at, 4 at + 4).
-  TN_INLINE void Add(__m512i quants, int at) {
+  TN_INLINE void Add(__m512i quants, int64_t at) {
     for (int t = 0; t < T; ++t) {
       const std::byte* four = x + t * x_stride + 4 * at;
       high[t] = _mm512_dpbusd_epi32(high[t], quants, _mm512_set1_epi32(Scalar<int32_t>(four)));
@@ -60,7 +60,7 @@ struct BlockDot {
   TN_INLINE void AddVectors(const std::byte* w) {
     const __m512i low_half = _mm512_set1_epi8(15);
     const __m512i shift = _mm512_set1_epi64(0x1020408000000000);  // the bit matrix of byte >> 4
-    for (int v = 0; v < Format::kBlockVectors; ++v) {
+    for (int64_t v = 0; v < Format::kBlockVectors; ++v) {
       const __m512i quants = _mm512_load_si512(w + v * kVectorBytes);
       if constexpr (Format::kNibbles) {
         Add(_mm512_and_si512(quants, low_half), v);
