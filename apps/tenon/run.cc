@@ -107,6 +107,7 @@ Result<Generated> Answer(Session& session, std::vector<int32_t> ids) {
   TN_RETURN_IF_ERROR(session.runner->Reset());
   if (session.runner->has_encoder()) {
     TN_RETURN_IF_ERROR(session.runner->Encode(ids));
+    session.start.Add("encoder");
     const auto& start = session.runner->plan().config->decoder_start.value;
     if (!start)
       return Refused("the config has no decoder_start_token_id, so the decoder cannot start");
@@ -132,11 +133,10 @@ Status RunOnce(Session& session, const RunArguments& arguments, const std::strin
   session.start.Add("prompt as ids");
   TN_ASSIGN_OR_RETURN(const Generated generated, Answer(session, std::move(ids)));
   fmt::print("\n");
-  if (!arguments.quiet) PrintTimings(generated);
-  if (!arguments.quiet) {
-    session.start.Add("first token", generated.prefill_seconds);
-    fmt::print(stderr, "start to first token {}\n", session.start.Text());
-  }
+  if (arguments.quiet) return {};
+  PrintTimings(generated);
+  session.start.Add("first token", generated.prefill_seconds);
+  fmt::print(stderr, "start to first token {}\n", session.start.Text());
   return {};
 }
 

@@ -1,5 +1,5 @@
-// How long the parts of a start took, from the command's first line to its first token. Not
-// thread-safe.
+// How long the parts of a start took, from the moment the prompt is known to the first token; the
+// system's loading of the program comes before. Not thread-safe.
 #pragma once
 
 #include <chrono>

@@ -57,21 +57,11 @@ class Packer {
   int64_t coming_bytes_ = 0;
 };
 
-int64_t PackedBytesOf(const PlannedModel& plan) {
-  int64_t bytes = 0;
-  for (Module* module : plan.context->modules) {
-    for (const Parameter& parameter : module->parameters()) {
-      if (parameter.held_form() == HeldForm::kPacked) bytes += parameter.held_bytes();
-    }
-  }
-  return bytes;
-}
-
 }  // namespace
 
 Result<Buffer> LoadWeights(PlannedModel& plan, ThreadTeam& team) {
-  TN_ASSIGN_OR_RETURN(Buffer memory,
-                      Buffer::AllocateForStreams(PackedBytesOf(plan), "packed weights"));
+  TN_ASSIGN_OR_RETURN(Buffer memory, Buffer::AllocateForStreams(PackedTotalOf(*plan.context).bytes,
+                                                                "packed weights"));
   Packer packer(*plan.kernels, team, memory.data());
   for (Module* module : plan.context->modules) {
     for (Parameter& parameter : module->parameters()) {

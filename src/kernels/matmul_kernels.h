@@ -88,11 +88,11 @@ struct NarrowMatmulArgs {
   float* y = nullptr;
   int64_t y_stride = 0;  // floats
 };
-// row_begin is a multiple of kMatmulTileRows; row_end too, or the last row: which rows are summed
-// together is part of a result.
+// row_begin is a multiple of kMatmulTileRows (of packed weights: kPackedRows); row_end too, or the
+// last row: which rows are summed together is part of a result.
 using NarrowMatmulFunction = void(const NarrowMatmulArgs& args, int64_t row_begin, int64_t row_end);
 
-// Few tokens: the weight's rows are read once, in place.
+// Few tokens: the weight is read once, as it is held.
 struct FewTokensKernel {
   Kernel<NarrowMatmulFunction> matmul;
   ActivationForm form = ActivationForm::kBf16;

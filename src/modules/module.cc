@@ -106,8 +106,7 @@ void Parameter::PackForProducts(const LoadContext& context) {
 }
 
 int64_t Parameter::held_bytes() const {
-  if (packed_row_bytes_ > 0) return PackedBytes(MetaMatrixOf(*this));
-  return shape_.rows() * RowBytes(dtype(), shape_.rank() == 0 ? 1 : shape_.dim(-1));
+  return packed_row_bytes_ > 0 ? PackedBytes(MetaMatrixOf(*this)) : BytesAs(dtype());
 }
 
 void Parameter::SetPacked(const std::byte* packed) {
@@ -139,6 +138,18 @@ Parameter& Module::AddParameter(LoadContext& context, const std::string& path, c
   Parameter& parameter = parameters_.emplace_back(path, shape, form);
   parameter.Declare(context);
   return parameter;
+}
+
+PackedTotal PackedTotalOf(const LoadContext& context) {
+  PackedTotal total;
+  for (Module* module : context.modules) {
+    for (const Parameter& parameter : module->parameters()) {
+      if (parameter.held_form() != HeldForm::kPacked) continue;
+      ++total.matrices;
+      total.bytes += parameter.held_bytes();
+    }
+  }
+  return total;
 }
 
 MatrixRef MetaRowsOf(const Parameter& parameter) {

@@ -30,15 +30,16 @@ class Parameter {
 
   const std::string& path() const { return path_; }  // canonical name
   const Shape& shape() const { return shape_; }
+  Form form() const { return form_; }
   DType dtype() const { return form_ == Form::kFloat32 ? DType::kF32 : stored_dtype_; }
   DType stored_dtype() const { return stored_dtype_; }
   // How products with this matrix may round their activations.
   Compute compute() const { return compute_; }
   HeldForm held_form() const { return packed_row_bytes_ > 0 ? HeldForm::kPacked : HeldForm::kRows; }
-  int64_t stored_bytes() const {
-    return shape_.rows() * RowBytes(stored_dtype_, shape_.rank() == 0 ? 1 : shape_.dim(-1));
-  }
-  // Of packed ones the copy: the file's pages are given back.
+  int64_t stored_bytes() const { return BytesAs(stored_dtype_); }
+  // Of packed ones the copy: the file's pages are given back. A table of which products read a
+  // packed copy stays mapped beside it; its rows are read singly, and the system may drop the
+  // pages.
   int64_t held_bytes() const;
 
   // Looks the tensor up in the index: its dtype, its shape. Errors go to the context. False when
@@ -62,6 +63,10 @@ class Parameter {
   const float* floats() const { return view_.as<float>(); }  // kFloat32, after Load
 
  private:
+  int64_t BytesAs(DType dtype) const {
+    return shape_.rows() * RowBytes(dtype, shape_.rank() == 0 ? 1 : shape_.dim(-1));
+  }
+
   std::string path_;
   Shape shape_;
   Form form_;
@@ -125,6 +130,13 @@ class ModuleList {
  private:
   std::deque<Block> blocks_;
 };
+
+// Of the parameters held packed.
+struct PackedTotal {
+  int64_t matrices = 0;
+  int64_t bytes = 0;
+};
+PackedTotal PackedTotalOf(const LoadContext& context);
 
 // What a loaded matrix parameter looks like to products.
 MatrixRef MatrixOf(const Parameter& parameter);

@@ -19,9 +19,10 @@ struct GatedArgs {
   NarrowMatmulFunction* few = nullptr;
   PanelFunction* panel = nullptr;
   int64_t num_tokens = 0;
-  int64_t x_stride = 0;  // bytes
-  int64_t y_stride = 0;  // floats
-  int64_t group_rows = 1;
+  int64_t x_stride = 0;      // bytes
+  int64_t y_stride = 0;      // floats
+  int64_t group_rows = 1;    // of a few tokens' item
+  int64_t block_tokens = 1;  // of many tokens' input
   int64_t panels = 1;
   int64_t part_tokens = 0;
 };
@@ -91,7 +92,7 @@ void RunMany(const GatedArgs& a, const RunContext& context, int64_t begin, int64
       args.cols = w.cols;
       args.bias = w.bias == nullptr ? nullptr : w.bias + tile.row;
       args.x = a.x.For<std::byte>(context.thread) +
-               tile.first / a.group_rows * a.x_stride;  // whole blocks
+               tile.first / a.block_tokens * a.x_stride;  // whole blocks
       args.num_tokens = tile.last - tile.first;
       args.y = tile.Product(i);
       args.y_stride = tile.rows;
@@ -133,12 +134,11 @@ void RecordMany(Tape& tape, Activation activation, std::span<const MatrixRef, 2>
                 const Value& blocks, const Value& y) {
   const PanelKernel& kernel = PanelsFor(tape.kernels(), gate_up[0]);
   const int64_t panels = CeilDiv(y.dim(1), kPanelRows);
-  const int64_t unit = tape.kernels().matmul.blocks.tokens;
   RecordBuilder<GatedArgs> record(tape, "gated_matmul", kernel.name);
   GatedArgs& args = Fill(record.args(), tape, gate_up, blocks, y);
   args.activation = activation;
   args.panel = kernel.run;
-  args.group_rows = unit;
+  args.block_tokens = tape.kernels().matmul.blocks.tokens;
   args.panels = panels;
   args.part_tokens = PartTokens(tape.kernels(), panels, gate_up[0].cols, y.dim(0));
   record.Read(&GatedArgs::x, blocks).Write(&GatedArgs::y, y);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tenon/base/text.h"
+#include "tenon/ops/pack_weights.h"
 #include "tenon/plan/phases.h"
 
 namespace tenon {
@@ -61,42 +62,42 @@ void CheckUnused(PlannedModel& plan) {
   }
 }
 
-std::string_view ReasonForRows(const ConstructionOptions& options) {
-  if (options.packing == WeightPacking::kWherePays) {
-    return "packing these formats is not worth its time at the start, or the kernels cannot";
+std::string_view ReasonForRows(const LoadContext& context) {
+  const ConstructionOptions& options = context.options;
+  if (options.packing == WeightPacking::kNever) {
+    return options.compute.value == Compute::kFp32 ? "fp32 products read rows as they are stored"
+                                                   : "as asked for";
   }
-  if (options.packing == WeightPacking::kWherePossible) {
-    return "the kernels have no packed form of these formats";
+  const auto can_pack = [&](const Parameter& p) {
+    return p.form() == Parameter::Form::kProduct && CanPack(*context.kernels, p.stored_dtype());
+  };
+  for (Module* module : context.modules) {
+    const auto& parameters = module->parameters();
+    if (std::any_of(parameters.begin(), parameters.end(), can_pack)) {
+      return "packing these formats gains too little for its time at the start; --weights packed "
+             "does it";
+    }
   }
-  return options.compute.value == Compute::kFp32 ? "fp32 products read rows as they are stored"
-                                                 : "as asked for";
+  return "the kernels have no packed form of these formats";
 }
 
 // How the weights are held, in one line: which form, how much.
 void RecordHeldForms(PlannedModel& plan) {
-  int64_t packed = 0;
-  int64_t packed_bytes = 0;
-  for (Module* module : plan.context->modules) {
-    for (const Parameter& parameter : module->parameters()) {
-      if (parameter.held_form() != HeldForm::kPacked) continue;
-      ++packed;
-      packed_bytes += parameter.held_bytes();
-    }
-  }
+  const PackedTotal packed = PackedTotalOf(*plan.context);
   const Sourced<std::string>& wanted = plan.options.weights;
   Decision decision;
   decision.field = "weights.form";
   decision.requested = wanted.value;
   decision.by = "weights";
-  if (packed > 0) {
+  if (packed.matrices > 0) {
     decision.resolved = "packed";
     decision.why = fmt::format(
         "{} matrices are copied into the order that the kernels read best, {}; the rest is read "
         "from the file",
-        packed, BytesText(packed_bytes));
+        packed.matrices, BytesText(packed.bytes));
   } else {
     decision.resolved = "in-place";
-    decision.why = ReasonForRows(plan.context->options);
+    decision.why = ReasonForRows(*plan.context);
     if (EqualsIgnoreCase(wanted.value, "packed")) decision.kind = KindOfChange(wanted.origin);
   }
   plan.context->Record(std::move(decision));

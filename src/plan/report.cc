@@ -103,9 +103,7 @@ std::map<std::string, int64_t> WeightsByDtype(const PlannedModel& plan) {
   std::map<std::string, int64_t> bytes;
   for (Module* module : plan.context->modules) {
     for (const Parameter& p : module->parameters()) {
-      const int64_t width = p.shape().rank() == 0 ? 1 : p.shape().dim(-1);
-      bytes[std::string(NameOf(p.stored_dtype()))] +=
-          p.shape().rows() * RowBytes(p.stored_dtype(), width);
+      bytes[std::string(NameOf(p.stored_dtype()))] += p.stored_bytes();
     }
   }
   return bytes;

@@ -25,10 +25,7 @@ void CountWeights(PlannedModel& plan) {
   for (Module* module : plan.context->modules) {
     for (const Parameter& parameter : module->parameters()) {
       plan.memory.weights_held = AddBytes(plan.memory.weights_held, parameter.held_bytes());
-      const int64_t width = parameter.shape().rank() == 0 ? 1 : parameter.shape().dim(-1);
-      plan.memory.weights_stored =
-          AddBytes(plan.memory.weights_stored,
-                   parameter.shape().rows() * RowBytes(parameter.stored_dtype(), width));
+      plan.memory.weights_stored = AddBytes(plan.memory.weights_stored, parameter.stored_bytes());
     }
     plan.memory.weights_derived = AddBytes(plan.memory.weights_derived, module->derived_bytes());
   }

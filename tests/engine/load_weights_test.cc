@@ -18,6 +18,8 @@ bool MachinePacks() { return CanPack(KernelsFor(DetectMachine().isa), DType::kBF
 std::vector<float> LogitsOf(const std::string& golden, const std::string& weights) {
   const auto runner =
       test::RunnerFor(golden, {.compute = "auto", .weights = weights, .threads = 2});
+  const bool packs = weights == "packed";
+  EXPECT_EQ(PackedTotalOf(*runner->plan().context).matrices > 0, packs);
   std::vector<float> logits;
   const std::vector<int32_t> ids = {5, 9, 200, 31, 7, 7, 90, 12, 13, 14, 15, 16};
   if (runner->has_encoder()) TN_CHECK(runner->Encode(ids).ok(), "ids of the model");

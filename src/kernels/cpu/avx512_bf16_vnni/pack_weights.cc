@@ -120,13 +120,13 @@ void Add(MatmulKernels& matmul, DType dtype, const char* name) {
 }  // namespace
 
 void AddPackWeights(MatmulKernels& matmul) {
-  Add<PackedQ4_0>(matmul, DType::kQ4_0, TN_KERNEL_NAME("pack_q4_0"));
-  Add<PackedQ4_1>(matmul, DType::kQ4_1, TN_KERNEL_NAME("pack_q4_1"));
-  Add<PackedQ8_0>(matmul, DType::kQ8_0, TN_KERNEL_NAME("pack_q8_0"));
+  Add<PackedQ4_0>(matmul, DType::kQ4_0, TN_KERNEL_NAME("pack_weights_q4_0"));
+  Add<PackedQ4_1>(matmul, DType::kQ4_1, TN_KERNEL_NAME("pack_weights_q4_1"));
+  Add<PackedQ8_0>(matmul, DType::kQ8_0, TN_KERNEL_NAME("pack_weights_q8_0"));
   PackedWeightKernels& bf16 = matmul.packed[static_cast<int>(DType::kBF16)];
-  bf16.pack = {PackPairs, TN_KERNEL_NAME("pack_bf16_rows")};
+  bf16.pack = {PackPairs, TN_KERNEL_NAME("pack_weights_bf16")};
   bf16.unit_cols = kBf16UnitCols;
-  bf16.pays = false;  // decode 1.05 to 1.2 times as fast, a start longer by 0.35 s for each GB
+  bf16.pays = false;  // decode 1.05 to 1.2 times as fast, a start longer by 0.4 s for each GB
 }
 
 }  // namespace tenon::avx512_bf16_vnni
