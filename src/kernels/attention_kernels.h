@@ -76,12 +76,13 @@ struct AttendOut {
 };
 
 // Softmax sums over some of the keys, not normalised: per (row, head) StateFloats numbers: the sum
-// of p * v [v_width], the maximum, the sum of p = exp(score - maximum). Sinks not included.
+// of p * v [v_width], the maximum, the sum of p = exp(score - maximum); then what fills the last
+// line. Sinks not included.
 struct AttendState {
   float* state = nullptr;
   int64_t row_stride = 0, head_stride = 0;  // floats
 };
-constexpr int64_t StateFloats(int64_t v_width) { return v_width + 2; }
+constexpr int64_t StateFloats(int64_t v_width) { return (v_width + 2 + 15) / 16 * 16; }
 
 // One head's output and its row maximum and sum.
 struct NormalisedPart {
@@ -131,18 +132,21 @@ constexpr int64_t OnlineScratchFloats(int64_t k_width, int64_t v_width) {
 inline constexpr int64_t kAttendBlockQueries = 256;  // (row, head) pairs
 inline constexpr int64_t kAttendBlockStates = 258;   // whole blocks of 32 tokens, or of 6
 inline constexpr int64_t kAttendBlockKeys = 128;
-// Scores; before them a block of up to 32 queries, read in whole vectors.
+inline constexpr int64_t kAttendBlockTokens = 32;  // of the largest block
+// Scores of a block; before them its queries, read in whole vectors.
 constexpr int64_t BlocksScoreFloats(int64_t k_width) {
-  const int64_t scores = kAttendBlockStates * kAttendBlockKeys;
-  const int64_t queries = 32 * k_width + 16;
+  const int64_t scores = kAttendBlockTokens * kAttendBlockKeys;
+  const int64_t queries = kAttendBlockTokens * k_width + 16;
   return scores > queries ? scores : queries;
 }
-// Queries and weights (up to 32 more for the last block), keys and values as bf16, scores.
+// Queries (whole blocks) and keys as bf16 and what that takes away, weights of a block, values,
+// scores.
 constexpr int64_t BlocksScratchBytes(int64_t k_width, int64_t v_width) {
-  constexpr int64_t kQueries = kAttendBlockQueries + 32;
+  constexpr int64_t kQueries = kAttendBlockQueries + kAttendBlockTokens;
   const int64_t k_cols = (k_width + 31) / 32 * 32;
   const int64_t v_cols = (v_width + 63) / 64 * 64;
-  return kQueries * 2 * (2 * k_cols + kAttendBlockKeys) + kAttendBlockKeys * 2 * (k_cols + v_cols) +
+  return 2 * (2 * kQueries * k_cols + kAttendBlockTokens * kAttendBlockKeys +
+              kAttendBlockKeys * (2 * k_cols + v_cols)) +
          4 * BlocksScoreFloats(k_width) + 5 * 64;
 }
 

@@ -4,7 +4,7 @@
 
 #include "tenon/modules/linear.h"
 #include "tenon/ops/activation.h"
-#include "tenon/ops/gated_matmul.h"
+#include "tenon/ops/gated_feed_forward.h"
 
 namespace tenon {
 
@@ -30,8 +30,8 @@ class GatedMlp {
 
   // x [num_tokens, hidden] -> the same shape.
   Value operator()(Forward& pass, const Value& x) const {
-    const auto gate_up = gate_up_.matrices().first<2>();
-    return down_(pass, GatedMatmul(pass.tape(), activation_, gate_up, x));
+    return GatedFeedForward(pass.tape(), activation_,
+                            {gate_up_.matrices().first<2>(), down_.matrices().first<1>()}, x);
   }
 
  private:

@@ -149,27 +149,6 @@ void RunMany(const ManyArgs& a, const RunContext& context, int64_t begin, int64_
   }
 }
 
-void RecordMany(Tape& tape, std::span<const MatrixRef> segments, const Value& blocks,
-                const Value& y) {
-  const PanelKernel& kernel = PanelsFor(tape.kernels(), segments[0]);
-  int64_t panels = 0;
-  for (const MatrixRef& w : segments) panels += PanelsOf(w);
-  RecordBuilder<ManyArgs> record(tape, "matmul", kernel.name);
-  ManyArgs& args = record.args();
-  args.segments = segments.data();
-  args.count = static_cast<int32_t>(segments.size());
-  args.num_tokens = y.dim(0);
-  args.y_stride = FloatStride(y, 0);
-  args.panels = panels;
-  args.part_tokens = PartTokens(tape.kernels(), panels, segments[0].cols, y.dim(0));
-  args.multiply = kernel.run;
-  record.Read(&ManyArgs::x, blocks).Write(&ManyArgs::y, y);
-  record.Commit<RunMany>({.items = panels * CeilDiv(y.dim(0), args.part_tokens),
-                          .scratch_bytes = PanelBytes(segments[0].cols),
-                          .weight_bytes = WeightBytes(segments),
-                          .operations = Operations(segments, y.dim(0))});
-}
-
 }  // namespace
 
 const FewTokensKernel& FewOf(const KernelTable& kernels, const MatrixRef& w) {
@@ -180,6 +159,12 @@ const FewTokensKernel& FewOf(const KernelTable& kernels, const MatrixRef& w) {
 const PanelKernel& PanelsFor(const KernelTable& kernels, const MatrixRef& w) {
   return w.form == HeldForm::kPacked ? kernels.matmul.Packed(w.dtype).panels
                                      : kernels.matmul.Panels(w.dtype);
+}
+
+bool IsNarrow(const KernelTable& kernels, const MatrixRef& w, int64_t num_tokens) {
+  if (w.compute == Compute::kFp32 || num_tokens == 0) return false;
+  return num_tokens <= kFewTokens ? FewOf(kernels, w).matmul.run != nullptr
+                                  : PanelsFor(kernels, w).run != nullptr;
 }
 
 int64_t GroupRowsOf(const MatrixRef& w) {
@@ -204,6 +189,27 @@ int64_t PartTokens(const KernelTable& kernels, int64_t panels, int64_t cols, int
   const int64_t for_cache = std::min(CeilDiv(2 * cols * num_tokens, kInputBytes),
                                      std::max<int64_t>(1, num_tokens / kWorthExpanding));
   return RoundUp(CeilDiv(num_tokens, std::max(for_items, for_cache)), kernels.matmul.blocks.tokens);
+}
+
+void MultiplyBlocks(Tape& tape, std::span<const MatrixRef> segments, const Value& blocks,
+                    const Value& y) {
+  const PanelKernel& kernel = PanelsFor(tape.kernels(), segments[0]);
+  int64_t panels = 0;
+  for (const MatrixRef& w : segments) panels += PanelsOf(w);
+  RecordBuilder<ManyArgs> record(tape, "matmul", kernel.name);
+  ManyArgs& args = record.args();
+  args.segments = segments.data();
+  args.count = static_cast<int32_t>(segments.size());
+  args.num_tokens = y.dim(0);
+  args.y_stride = FloatStride(y, 0);
+  args.panels = panels;
+  args.part_tokens = PartTokens(tape.kernels(), panels, segments[0].cols, y.dim(0));
+  args.multiply = kernel.run;
+  record.Read(&ManyArgs::x, blocks).Write(&ManyArgs::y, y);
+  record.Commit<RunMany>({.items = panels * CeilDiv(y.dim(0), args.part_tokens),
+                          .scratch_bytes = PanelBytes(segments[0].cols),
+                          .weight_bytes = WeightBytes(segments),
+                          .operations = Operations(segments, y.dim(0))});
 }
 
 Value NarrowMatmul::Packed(ActivationForm form) {
@@ -236,15 +242,12 @@ Value NarrowMatmul::Blocks() {
 }
 
 bool NarrowMatmul::Record(std::span<const MatrixRef> segments, const Value& y) {
-  if (segments[0].compute == Compute::kFp32 || x_.dim(0) == 0) return false;
-  const KernelTable& kernels = tape_.kernels();
-  const FewTokensKernel& few = FewOf(kernels, segments[0]);
-  if (x_.dim(0) <= kFewTokens && few.matmul.run != nullptr) {
-    RecordFew(tape_, segments, Packed(few.form), y);
-    return true;
+  if (!IsNarrow(tape_.kernels(), segments[0], x_.dim(0))) return false;
+  if (x_.dim(0) <= kFewTokens) {
+    RecordFew(tape_, segments, Packed(FewOf(tape_.kernels(), segments[0]).form), y);
+  } else {
+    MultiplyBlocks(tape_, segments, Blocks(), y);
   }
-  if (x_.dim(0) <= kFewTokens || PanelsFor(kernels, segments[0]).run == nullptr) return false;
-  RecordMany(tape_, segments, Blocks(), y);
   return true;
 }
 

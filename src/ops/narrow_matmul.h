@@ -23,6 +23,8 @@ inline constexpr int64_t kFewTokens = 8;
 // The kernels for a matrix as it is held.
 const FewTokensKernel& FewOf(const KernelTable& kernels, const MatrixRef& w);
 const PanelKernel& PanelsFor(const KernelTable& kernels, const MatrixRef& w);
+// Is the product to be computed with narrow activations, and does the table have a kernel for it?
+bool IsNarrow(const KernelTable& kernels, const MatrixRef& w, int64_t num_tokens);
 // Rows that a kernel of few tokens takes at least.
 int64_t GroupRowsOf(const MatrixRef& w);
 // Groups of `w` (and of others, `group_bytes` together) handed out at a time: a few claims for each
@@ -33,13 +35,17 @@ int64_t FewGrain(const MatrixRef& w, int64_t groups, int64_t group_bytes);
 // again, so parts stay large. Items are panel after panel, part after part.
 int64_t PartTokens(const KernelTable& kernels, int64_t panels, int64_t cols, int64_t num_tokens);
 
+// Records y [num_tokens, sum of rows] = blocks of tokens, as NarrowMatmul::Blocks, times the
+// segments (of one dtype and form).
+void MultiplyBlocks(Tape& tape, std::span<const MatrixRef> segments, const Value& blocks,
+                    const Value& y);
+
 class NarrowMatmul {
  public:
   // x [num_tokens, cols] fp32.
   NarrowMatmul(Tape& tape, const Value& x) : tape_(tape), x_(x) {}
 
-  // Records y = x times the segments (of one dtype, form and compute). False: they are to be
-  // computed in fp32, or the table has no narrow kernel for them.
+  // Records y = x times the segments (of one dtype, form and compute). False: they are not narrow.
   bool Record(std::span<const MatrixRef> segments, const Value& y);
 
   // The input as rows of the form, or as blocks of tokens.

@@ -17,12 +17,14 @@ Status CheckBackendName(const Sourced<std::string>& wanted, const BackendTable& 
 Result<DType> ResolveKvDtype(const EngineOptions& options, LoadContext& context) {
   const std::string& wanted = options.kv_dtype.value;
   if (EqualsIgnoreCase(wanted, "auto")) {
+    const DType dtype =
+        context.options.compute.value == Compute::kBf16 ? DType::kBF16 : DType::kF32;
     context.Record({.field = "kv_dtype",
                     .requested = "auto",
-                    .resolved = "f32",
+                    .resolved = std::string(NameOf(dtype)),
                     .by = "options",
                     .why = "the compute dtype"});
-    return DType::kF32;
+    return dtype;
   }
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     if (EqualsIgnoreCase(wanted, NameOf(dtype))) return dtype;

@@ -74,8 +74,10 @@ TEST(PlanOptions, AutoIsResolvedAndRecordedWhatWasAskedForIsNot) {
   const auto automatic = PlanGolden("llama", {.compute = "auto"});
   ASSERT_TRUE(automatic.ok());
   ASSERT_EQ(DecisionsOf(**automatic, "kv_dtype").size(), 1u);
-  EXPECT_EQ(DecisionsOf(**automatic, "kv_dtype")[0].resolved, "f32");
-  EXPECT_EQ(DecisionsOf(**automatic, "compute").size(), 1u);
+  ASSERT_EQ(DecisionsOf(**automatic, "compute").size(), 1u);
+  EXPECT_EQ(DecisionsOf(**automatic, "kv_dtype")[0].resolved,
+            DecisionsOf(**automatic, "compute")[0].resolved == "bf16" ? "bf16" : "f32")
+      << "cached as computed";
   EXPECT_EQ(DecisionsOf(**automatic, "attention.backend").size(), 2u) << "one for each layer";
   const auto asked =
       PlanGolden("llama", {.compute = "fp32", .kv_dtype = "bf16", .max_seq_len = 64});
@@ -88,6 +90,14 @@ TEST(PlanOptions, AutoIsResolvedAndRecordedWhatWasAskedForIsNot) {
   }
   for (const Decision& decision : (*asked)->context->ledger.decisions()) {
     EXPECT_NE(decision.kind, DecisionKind::kDowngraded) << decision.field;
+  }
+}
+
+TEST(PlanOptions, RowsAreCachedAsComputed) {
+  for (const char* isa : {"auto", "baseline"}) {
+    const auto plan = PlanGolden("llama", {.compute = "fp32", .isa = isa});
+    ASSERT_TRUE(plan.ok()) << plan.message();
+    EXPECT_EQ(DecisionsOf(**plan, "kv_dtype")[0].resolved, "f32") << isa;
   }
 }
 

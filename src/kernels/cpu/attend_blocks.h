@@ -22,18 +22,20 @@ static_assert(kAttendBlockStates >= kAttendBlockQueries);
 //   BlockBytes(cols)
 //   Pack(x, x_stride, tokens, cols, block)
 //   Panel(cols)                      the layout of a panel of so many columns
-//   Multiply(block, cols, panel, out): all kTokens of the block
+//   Multiply(block, cols, panel, panel_cols, out): all kTokens of the block, the first columns of a
+//                                    panel that has panel_cols
 //   MultiplySum<count>(terms, cols, out): the sum of several products
 //   a constructor and a destructor around all of it
 // The parts of the scratch memory.
 struct BlockScratch {
   std::byte* queries = nullptr;   // packed, rounded to bf16; then what the rounding left
-  std::byte* weights = nullptr;   // packed
-  std::byte* keys = nullptr;      // a panel, likewise
+  std::byte* weights = nullptr;   // packed, of a block of queries
+  std::byte* keys = nullptr;      // panels, likewise
   std::byte* values = nullptr;    // panels
-  float* scores = nullptr;        // [kAttendBlockStates, kBlockKeys]
+  float* scores = nullptr;        // of a block of queries: [kTokens, kBlockKeys]
   int64_t query_bytes = 0;        // of the packed queries
   int64_t key_panel_bytes = 0;    // of 64 keys
+  int64_t key_bytes = 0;          // of all key panels
   int64_t value_panel_bytes = 0;  // of 64 columns
 };
 
@@ -52,8 +54,9 @@ BlockScratch ScratchOf(const AttendArgs& a, std::byte* scratch) {
   };
   s.query_bytes = kBlocks * Product::BlockBytes(a.k_width);
   s.queries = take(2 * s.query_bytes);
-  s.weights = take(kBlocks * Product::BlockBytes(kBlockKeys));
-  s.keys = take(2 * s.key_panel_bytes);
+  s.key_bytes = kBlockKeys / kPanelRows * s.key_panel_bytes;
+  s.weights = take(Product::BlockBytes(kBlockKeys));
+  s.keys = take(2 * s.key_bytes);
   s.values = take((a.v_width + kPanelRows - 1) / kPanelRows * s.value_panel_bytes);
   s.scores = reinterpret_cast<float*>(take(4 * BlocksScoreFloats(a.k_width)));
   return s;
@@ -283,46 +286,67 @@ TN_INLINE void Weigh(const AttendArgs& a, int64_t query, KeyRange seen, int64_t 
   maximum[1] += _mm512_reduce_add_ps(sum);
 }
 
-// Keys [first, first + cols), of which `keys` exist.
+// Keys that a block of `count` queries from `query` on sees, of `keys`.
+TN_INLINE KeyRange SeenBy(const AttendArgs& a, KeyRange keys, int64_t query, int64_t count) {
+  // Later rows see later keys: the first and the last row bound what all of them see.
+  const KeyRange first = VisibleKeys(a, query / a.group);
+  const KeyRange last = VisibleKeys(a, (query + count - 1) / a.group);
+  return {first.begin > keys.begin ? first.begin : keys.begin,
+          last.end < keys.end ? last.end : keys.end};
+}
+
+// What a block of queries does with keys [first, first + kBlockKeys): their panels are in scratch.
+// Scores and weights never leave L1.
+template <typename Product>
+TN_INLINE void AddToBlock(const AttendArgs& a, const AttendState& target, const BlockScratch& s,
+                          KeyRange keys, int64_t first, int64_t query, int64_t count) {
+  const KeyRange seen = SeenBy(a, keys, query, count);
+  if (seen.begin >= seen.end) return;
+  const bool rounds = a.source.dtype != DType::kBF16;
+  const std::byte* q = s.queries + query / Product::kTokens * Product::BlockBytes(a.k_width);
+  for (int64_t c = (seen.begin - first) / kPanelRows * kPanelRows; c < seen.end - first;
+       c += kPanelRows) {
+    const std::byte* panel = s.keys + c / kPanelRows * s.key_panel_bytes;
+    const ProductOut out = {s.scores + c, kBlockKeys, Product::kTokens, kPanelRows};
+    const ProductTerm terms[] = {{q + s.query_bytes, panel}, {q, panel}, {q, panel + s.key_bytes}};
+    if (rounds) {
+      Product::template MultiplySum<3>(terms, a.k_width, out);
+    } else {
+      Product::template MultiplySum<2>(terms, a.k_width, out);
+    }
+  }
+  const int64_t cols = PanelCols(seen.end - first);
+  for (int64_t i = 0; i < count; ++i) {
+    KeyRange own = VisibleKeys(a, (query + i) / a.group);
+    own.begin = own.begin > keys.begin ? own.begin : keys.begin;
+    own.end = own.end < keys.end ? own.end : keys.end;
+    Weigh(a, query + i, own, first, cols, s.scores + i * kBlockKeys,
+          target.state + (query + i) * target.head_stride);
+  }
+  Product::Pack(s.scores, kBlockKeys, count, cols, s.weights);
+  for (int64_t c = 0; c < a.v_width; c += kPanelRows) {
+    Product::Multiply(
+        s.weights, cols, s.values + c / kPanelRows * s.value_panel_bytes, kBlockKeys,
+        {target.state + query * target.head_stride + c, target.head_stride, Product::kTokens,
+         a.v_width - c < kPanelRows ? a.v_width - c : kPanelRows, nullptr, true});
+  }
+}
+
+// Keys [first, first + kBlockKeys), of which `keys` exist.
 template <typename Product>
 void AddBlockOfKeys(const AttendArgs& a, const AttendState& target, const BlockScratch& s,
-                    KeyRange keys, int64_t first, int64_t cols) {
-  const int64_t queries = a.rows * a.group;
-  for (int64_t c = 0; c < cols; c += kPanelRows) {
-    const PanelLayout layout = Product::Panel(a.k_width);
-    ExpandKeys<false>(a, keys, first + c, layout, s.keys);
-    const bool rounds = a.source.dtype != DType::kBF16;
-    if (rounds) ExpandKeys<true>(a, keys, first + c, layout, s.keys + s.key_panel_bytes);
-    ForBlocks<Product>(queries, [&](int64_t block, int64_t query, int64_t /*count*/) {
-      const std::byte* q = s.queries + block * Product::BlockBytes(a.k_width);
-      const ProductOut out = {s.scores + query * kBlockKeys + c, kBlockKeys, Product::kTokens,
-                              kPanelRows};
-      const ProductTerm terms[] = {
-          {q + s.query_bytes, s.keys}, {q, s.keys}, {q, s.keys + s.key_panel_bytes}};
-      if (rounds) {
-        Product::template MultiplySum<3>(terms, a.k_width, out);
-      } else {
-        Product::template MultiplySum<2>(terms, a.k_width, out);
-      }
-    });
-  }
-  for (int64_t i = 0; i < queries; ++i) {
-    KeyRange seen = VisibleKeys(a, i / a.group);
-    seen.begin = seen.begin > keys.begin ? seen.begin : keys.begin;
-    seen.end = seen.end < keys.end ? seen.end : keys.end;
-    Weigh(a, i, seen, first, cols, s.scores + i * kBlockKeys,
-          target.state + i * target.head_stride);
-  }
-  ExpandValues(a, keys, first, cols, Product::Panel(cols), s);
-  ForBlocks<Product>(queries, [&](int64_t block, int64_t query, int64_t count) {
-    std::byte* weights = s.weights + block * Product::BlockBytes(cols);
-    Product::Pack(s.scores + query * kBlockKeys, kBlockKeys, count, cols, weights);
-    for (int64_t c = 0; c < a.v_width; c += kPanelRows) {
-      Product::Multiply(
-          weights, cols, s.values + c / kPanelRows * s.value_panel_bytes,
-          {target.state + query * target.head_stride + c, target.head_stride, Product::kTokens,
-           a.v_width - c < kPanelRows ? a.v_width - c : kPanelRows, nullptr, true});
+                    KeyRange keys, int64_t first) {
+  const PanelLayout layout = Product::Panel(a.k_width);
+  for (int64_t c = 0; c < keys.end - first; c += kPanelRows) {
+    std::byte* panel = s.keys + c / kPanelRows * s.key_panel_bytes;
+    ExpandKeys<false>(a, keys, first + c, layout, panel);
+    if (a.source.dtype != DType::kBF16) {
+      ExpandKeys<true>(a, keys, first + c, layout, panel + s.key_bytes);
     }
+  }
+  ExpandValues(a, keys, first, PanelCols(keys.end - first), Product::Panel(kBlockKeys), s);
+  ForBlocks<Product>(a.rows * a.group, [&](int64_t /*block*/, int64_t query, int64_t count) {
+    AddToBlock<Product>(a, target, s, keys, first, query, count);
   });
 }
 
@@ -337,7 +361,7 @@ void AttendBlocks(const AttendArgs& a, const AttendState& target, std::byte* scr
   for (int64_t first = all.begin / kBlockKeys * kBlockKeys; first < all.end; first += kBlockKeys) {
     const KeyRange keys = {first > all.begin ? first : all.begin,
                            first + kBlockKeys < all.end ? first + kBlockKeys : all.end};
-    AddBlockOfKeys<Product>(a, target, s, keys, first, PanelCols(keys.end - first));
+    AddBlockOfKeys<Product>(a, target, s, keys, first);
   }
 }
 

@@ -12,8 +12,6 @@
 namespace tenon::TN_ISA {
 namespace {
 
-constexpr int kColumns = kPanelRows / kLanes;  // vectors of rows
-
 // Numbers [begin, begin + 32) of a stored row as bf16, sixteen pairs.
 template <typename Decode>
 TN_INLINE F32 PairsOf(const std::byte* row, int64_t begin) {
@@ -42,7 +40,7 @@ template <typename Decode>
 void ExpandLarge(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, PanelLayout layout,
                  std::byte* panel) {
   auto* out = reinterpret_cast<float*>(panel);
-  for (int64_t v = 0; v < kColumns; ++v) {
+  for (int64_t v = 0; v < layout.vectors; ++v) {
     for (int64_t c = begin; c < end; c += Decode::kElements) {
       F32 pairs[kLanes][Decode::kElements / 32];
       for (int64_t r = 0; r < kLanes; ++r) {
@@ -72,7 +70,7 @@ template <typename Decode>
 void ExpandSmall(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, PanelLayout layout,
                  std::byte* panel) {
   auto* out = reinterpret_cast<float*>(panel);  // pairs, as bit patterns
-  for (int64_t v = 0; v < kColumns; ++v) {
+  for (int64_t v = 0; v < layout.vectors; ++v) {
     const std::byte* rows[kLanes];
     for (int64_t r = 0; r < kLanes; ++r) {
       const int64_t at = row + v * kLanes + r;
@@ -102,7 +100,8 @@ void ExpandSmall(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, Pa
   }
 }
 
-// Rows [row, row + 64) and columns [begin, end), begin a multiple of 32 -> panel.
+// Rows from `row` on, as many as the layout has, and columns [begin, end), begin a multiple of 32
+// and of the form's block -> panel.
 template <typename Form>
 void Expand(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, PanelLayout layout,
             std::byte* panel) {

@@ -47,6 +47,7 @@ TN_INLINE void ExpandBlock(const std::byte* scales, const std::byte* vectors, Pa
   const RowWeights weights = WeightsOf<Format>(scales);
   for (int v = 0; v < Format::kBlockVectors; ++v) {
     const __m512i q = _mm512_load_si512(vectors + v * kVectorBytes);
+    __builtin_prefetch(vectors + v * kVectorBytes + 2048);
     const auto pair = [&](int at, auto of, int shift) __attribute__((always_inline)) {
       const int next = shift + 8;
       Store(out + at * layout.pair,
@@ -79,7 +80,7 @@ template <typename Format>
 void ExpandUnits(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, PanelLayout layout,
                  std::byte* panel) {
   auto* out = reinterpret_cast<float*>(panel);
-  for (int64_t v = 0; v < kPanelRows / kLanes; ++v) {
+  for (int64_t v = 0; v < layout.vectors; ++v) {
     const std::byte* group = GroupAt(a, row, v);
     for (int64_t c = begin; c < end; c += 32) {
       const int64_t block = c / 32;
@@ -96,7 +97,7 @@ void ExpandUnits(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, Pa
 inline void CopyPairs(const PanelArgs& a, int64_t row, int64_t begin, int64_t end,
                       PanelLayout layout, std::byte* panel) {
   auto* out = reinterpret_cast<float*>(panel);
-  for (int64_t v = 0; v < kPanelRows / kLanes; ++v) {
+  for (int64_t v = 0; v < layout.vectors; ++v) {
     const std::byte* group = GroupAt(a, row, v);
     for (int64_t p = 0; p < (end - begin + 1) / 2; ++p) {
       Store(out + p * layout.pair + v * layout.vector,

@@ -11,6 +11,7 @@ namespace {
 struct PanelLayout {
   int64_t pair = kPanelRows;
   int64_t vector = kLanes;
+  int64_t vectors = kPanelRows / kLanes;
 };
 
 // Packed tokens and the panel that they are multiplied with.

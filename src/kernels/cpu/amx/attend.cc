@@ -15,8 +15,8 @@ struct Product {
     PackBlock(x, x_stride, tokens, cols, block);
   }
   static void Multiply(const std::byte* block, int64_t cols, const std::byte* panel,
-                       const ProductOut& out) {
-    MultiplyBlock(block, cols, WholePanel(panel, cols), out);
+                       int64_t panel_cols, const ProductOut& out) {
+    MultiplyBlock(block, cols, WholePanel(panel, panel_cols), out);
   }
   template <int kCount>
   static void MultiplySum(const ProductTerm* terms, int64_t cols, const ProductOut& out) {

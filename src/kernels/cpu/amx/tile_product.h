@@ -41,15 +41,33 @@ struct Sums {
   float* Tile(int i) const { return at + i / 2 * kTileRows * stride + i % 2 * kTileRows; }
 };
 
-// Tiles 0 to 3 += two tiles of 16 tokens times two vectors of the panel's rows, panel_stride bytes
-// apart, from `steps` tiles of columns.
-TN_INLINE void AddSteps(const std::byte* block, const std::byte* panel, int64_t steps,
-                        int64_t panel_stride) {
-  for (int64_t s = 0; s < steps; ++s) {
-    _tile_loadd(4, block + s * kBlockStepBytes, 64);
-    _tile_loadd(6, panel + s * kTileBytes, 64);
-    _tile_loadd(7, panel + panel_stride + s * kTileBytes, 64);
-    _tile_loadd(5, block + s * kBlockStepBytes + kTileBytes, 64);
+// `count` tiles of columns: of two times 16 tokens and of two vectors of a panel's rows.
+struct Steps {
+  const std::byte* block = nullptr;  // kBlockStepBytes from step to step
+  const std::byte* panel = nullptr;  // kTileBytes from step to step
+  int64_t panel_stride = 0;          // bytes between the two vectors
+  int64_t count = 0;
+};
+
+// Whether tokens take room in L1. Where a panel meets many blocks it is the panel that stays.
+enum class Tokens { kStay, kPass };
+
+// Tiles 0 to 3 += tokens times panel. Calls before(i) ahead of step i.
+template <Tokens kTokens, typename Before>
+TN_INLINE void AddSteps(const Steps& steps, Before before) {
+  for (int64_t s = 0; s < steps.count; ++s) {
+    before(s);
+    const std::byte* tokens = steps.block + s * kBlockStepBytes;
+    const std::byte* rows = steps.panel + s * kTileBytes;
+    if constexpr (kTokens == Tokens::kPass) {
+      _tile_stream_loadd(4, tokens, 64);
+      _tile_stream_loadd(5, tokens + kTileBytes, 64);
+    } else {
+      _tile_loadd(4, tokens, 64);
+      _tile_loadd(5, tokens + kTileBytes, 64);
+    }
+    _tile_loadd(6, rows, 64);
+    _tile_loadd(7, rows + steps.panel_stride, 64);
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);
     _tile_dpbf16ps(2, 5, 6);
@@ -70,19 +88,36 @@ TN_INLINE void StoreSums(Sums sums) {
   _tile_stored(3, sums.Tile(3), stride);
 }
 
-// sums = block times two vectors of the panel's rows; added to what is there, or not.
-TN_INLINE void Multiply(const std::byte* block, const std::byte* panel, int64_t steps,
-                        int64_t panel_stride, bool adds, Sums sums) {
+TN_INLINE void StartSums(bool adds, Sums sums) {
+  if (!adds) return ClearSums();
   const auto stride = static_cast<size_t>(sums.stride) * sizeof(float);
-  if (adds) {
-    _tile_loadd(0, sums.Tile(0), stride);
-    _tile_loadd(1, sums.Tile(1), stride);
-    _tile_loadd(2, sums.Tile(2), stride);
-    _tile_loadd(3, sums.Tile(3), stride);
-  } else {
-    ClearSums();
-  }
-  AddSteps(block, panel, steps, panel_stride);
+  _tile_loadd(0, sums.Tile(0), stride);
+  _tile_loadd(1, sums.Tile(1), stride);
+  _tile_loadd(2, sums.Tile(2), stride);
+  _tile_loadd(3, sums.Tile(3), stride);
+}
+
+// sums = the product; added to what is there, or not.
+template <Tokens kTokens>
+TN_INLINE void Multiply(const Steps& steps, bool adds, Sums sums) {
+  StartSums(adds, sums);
+  AddSteps<kTokens>(steps, [](int64_t) {});
+  StoreSums(sums);
+}
+
+// The same while the lines of the sums that come next are asked for: stores leave in their order,
+// and one that waits for its line holds up all the others.
+TN_INLINE void MultiplyAndAsk(const Steps& steps, bool adds, Sums sums, Sums next) {
+  const int64_t rows = (kBlockTokens + steps.count - 1) / steps.count;  // per step
+  StartSums(adds, sums);
+  AddSteps<Tokens::kPass>(
+      steps, [&](int64_t step) __attribute__((always_inline)) {
+        const float* at = next.at + step * rows * next.stride;
+        for (int64_t i = 0; i < rows; ++i, at += next.stride) {
+          __builtin_prefetch(at, 1);
+          __builtin_prefetch(at + kTileRows, 1);
+        }
+      });
   StoreSums(sums);
 }
 
@@ -110,8 +145,7 @@ struct Tiles {
 
 // Up to 32 rows of fewer tokens than a block has, or with a bias: by way of a buffer. Sums start
 // from the same numbers as without one.
-TN_INLINE void MultiplyPart(const std::byte* block, const std::byte* panel, int64_t steps,
-                            int64_t panel_stride, const ProductOut& out) {
+TN_INLINE void MultiplyPart(const Steps& steps, const ProductOut& out) {
   alignas(64) float buffer[kBlockTokens * 2 * kTileRows];
   const bool starts = out.adds || out.bias != nullptr;
   if (starts) {
@@ -119,10 +153,16 @@ TN_INLINE void MultiplyPart(const std::byte* block, const std::byte* panel, int6
       _mm512_store_ps(buffer + at, _mm512_maskz_loadu_ps(mask, out.adds ? y : out.bias + row));
     });
   }
-  Multiply(block, panel, steps, panel_stride, starts, {buffer, 2 * kTileRows});
+  Multiply<Tokens::kStay>(steps, starts, {buffer, 2 * kTileRows});
   ForVectors(out, [&](float* y, __mmask16 mask, int64_t at, int64_t /*row*/) {
     _mm512_mask_storeu_ps(y, mask, _mm512_load_ps(buffer + at));
   });
+}
+
+// Can the sums be stored as whole tiles?
+TN_INLINE bool IsWhole(const ProductOut& out) {
+  return out.tokens == kBlockTokens && out.rows >= 2 * kTileRows &&
+         (out.adds || out.bias == nullptr);
 }
 
 // Vectors of 16 rows as tiles of columns, `stride` bytes apart.
@@ -134,26 +174,32 @@ TN_INLINE Panel WholePanel(const std::byte* panel, int64_t cols) {
   return {panel, PanelOf(cols).vector * 4};
 }
 
+// 32 rows of a panel from row `first` on, of which `rows` exist. A vector of which none exists may
+// lie in no memory.
+TN_INLINE Steps StepsOf(const std::byte* block, Panel panel, int64_t first, int64_t rows,
+                        int64_t cols) {
+  return {block, panel.at + first / kTileRows * panel.stride, rows > kTileRows ? panel.stride : 0,
+          PaddedCols(cols) / kTileCols};
+}
+TN_INLINE ProductOut RowsFrom(const ProductOut& out, int64_t first) {
+  return {out.y + first,
+          out.stride,
+          out.tokens,
+          out.rows - first,
+          out.bias == nullptr ? nullptr : out.bias + first,
+          out.adds};
+}
+
 // A block times a panel, from `cols` columns.
 TN_INLINE void MultiplyBlock(const std::byte* block, int64_t cols, Panel panel,
                              const ProductOut& out) {
-  constexpr int64_t kHalf = 2 * kTileRows;
-  const int64_t steps = PaddedCols(cols) / kTileCols;
-  for (int64_t first = 0; first < out.rows; first += kHalf) {
-    const ProductOut half = {out.y + first,
-                             out.stride,
-                             out.tokens,
-                             out.rows - first,
-                             out.bias == nullptr ? nullptr : out.bias + first,
-                             out.adds};
-    const std::byte* rows = panel.at + first / kTileRows * panel.stride;
-    // A vector of which no row exists may lie in no memory.
-    const int64_t panel_stride = half.rows > kTileRows ? panel.stride : 0;
-    const bool whole = out.tokens == kBlockTokens && half.rows >= kHalf;
-    if (whole && (out.adds || out.bias == nullptr)) {
-      Multiply(block, rows, steps, panel_stride, out.adds, {half.y, out.stride});
+  for (int64_t first = 0; first < out.rows; first += 2 * kTileRows) {
+    const ProductOut half = RowsFrom(out, first);
+    const Steps steps = StepsOf(block, panel, first, half.rows, cols);
+    if (IsWhole(half)) {
+      Multiply<Tokens::kStay>(steps, half.adds, {half.y, half.stride});
     } else {
-      MultiplyPart(block, rows, steps, panel_stride, half);
+      MultiplyPart(steps, half);
     }
   }
 }
@@ -161,12 +207,12 @@ TN_INLINE void MultiplyBlock(const std::byte* block, int64_t cols, Panel panel,
 // The sum of several blocks times whole panels of 64 rows, all tokens, without a bias.
 template <int kCount>
 TN_INLINE void MultiplyTerms(const ProductTerm* terms, int64_t cols, const ProductOut& out) {
-  const int64_t steps = PaddedCols(cols) / kTileCols;
-  const int64_t stride = PanelOf(cols).vector * 4;
   for (int64_t first = 0; first < kPanelRows; first += 2 * kTileRows) {
     ClearSums();
     for (int i = 0; i < kCount; ++i) {
-      AddSteps(terms[i].block, terms[i].panel + first / kTileRows * stride, steps, stride);
+      AddSteps<Tokens::kStay>(
+          StepsOf(terms[i].block, WholePanel(terms[i].panel, cols), first, kPanelRows, cols),
+          [](int64_t) {});
     }
     StoreSums({out.y + first, out.stride});
   }

@@ -1,5 +1,6 @@
 // Many tokens with bf16 tiles: 64 rows of weights are expanded to pairs in L2, then multiplied with
-// blocks of 32 tokens, 32 x 32 sums in four tiles.
+// blocks of 32 tokens, 32 x 32 sums in four tiles. A part of a panel stays in L1 while the tokens
+// pass by.
 #include "tenon/kernels/cpu/amx/tiles.h"
 
 #include "tenon/kernels/cpu/amx/tile_product.h"
@@ -7,61 +8,105 @@
 
 namespace tenon::amx {
 
+namespace {
+
+// Sixteen numbers of a row from column i on, of `cols`; those beyond are zero.
+TN_INLINE __m512 FloatsAt(const float* row, int64_t i, int64_t cols) {
+  const int64_t n = cols - i;
+  return reinterpret_cast<__m512>(n >= kLanes ? Load(row + i)
+                                  : n <= 0    ? F32{}
+                                              : LoadFirst(row + i, n));
+}
+
+}  // namespace
+
+// The block is written from its beginning to its end: stores that wait for their lines cost more
+// than loads that do.
 void PackBlock(const float* x, int64_t x_stride, int64_t tokens, int64_t cols, std::byte* block) {
-  const int64_t padded = PaddedCols(cols);
-  for (int64_t t = 0; t < kBlockTokens; ++t) {
-    for (int64_t i = 0; i < padded; i += kLanes) {
-      const int64_t n = t < tokens ? cols - i : 0;
-      const F32 v = n >= kLanes ? Load(x + t * x_stride + i)
-                    : n <= 0    ? F32{}
-                                : LoadFirst(x + t * x_stride + i, n);
-      const auto bits = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(v)));
-      std::byte* to = block + i / kTileCols * kBlockStepBytes + t * 64 + i % kTileCols * 2;
-      _mm256_store_si256(reinterpret_cast<__m256i*>(to), bits);
+  for (int64_t c = 0; c < PaddedCols(cols); c += kTileCols) {
+    for (int64_t t = 0; t < kBlockTokens; ++t, block += 64) {
+      __builtin_prefetch(block + kBlockStepBytes, 1);
+      const float* row = x + t * x_stride;
+      const int64_t n = t < tokens ? cols : 0;
+      const __m512bh pairs = _mm512_cvtne2ps_pbh(FloatsAt(row, c + kLanes, n), FloatsAt(row, c, n));
+      _mm512_store_si512(block, reinterpret_cast<__m512i>(pairs));
     }
   }
 }
 
 namespace {
 
-// The panel's columns that only fill the last tile are zero.
-void ClearPadding(int64_t cols, std::byte* panel) {
-  const PanelLayout layout = PanelOf(cols);
-  auto* out = reinterpret_cast<float*>(panel);
-  for (int64_t v = 0; v < kPanelRows / kLanes; ++v) {
+// Rows that are multiplied together, and columns of them that stay in L1: 36 KiB, 32 of blocks of
+// 256.
+constexpr int64_t kStripRows = 2 * kTileRows;
+template <typename Form>
+constexpr int64_t kStripCols = 576;
+template <typename Form>
+requires(Form::kElements > 32) constexpr int64_t kStripCols<Form> = 512;
+
+// The strip's columns that only fill the last tile are zero.
+void ClearPadding(int64_t cols, PanelLayout layout, std::byte* strip) {
+  auto* out = reinterpret_cast<float*>(strip);
+  for (int64_t v = 0; v < layout.vectors; ++v) {
     for (int64_t p = (cols + 1) / 2; p < PaddedCols(cols) / 2; ++p) {
       Store(out + v * layout.vector + p * layout.pair, F32{});
     }
   }
 }
 
-// Packed pairs are tiles already; others are expanded.
+// kStripRows rows from `row` on. Packed pairs are tiles already; others are expanded.
 template <typename Form>
-TN_INLINE Panel PanelFor(const PanelArgs& a, int64_t row, int64_t begin, int64_t end,
-                         std::byte* panel) {
+TN_INLINE Panel StripFor(const PanelArgs& a, int64_t row, int64_t begin, int64_t end,
+                         std::byte* strip) {
   if constexpr (requires { Form::kPairs; }) {
     return {a.w + row * a.row_bytes + begin / 2 * kVectorBytes, kPackedRows * a.row_bytes};
   } else {
-    Expand<Form>(a, row, begin, end, PanelOf(end - begin), panel);
-    ClearPadding(end - begin, panel);
-    return WholePanel(panel, end - begin);
+    PanelLayout layout = PanelOf(end - begin);
+    layout.vectors = kStripRows / kLanes;
+    Expand<Form>(a, row, begin, end, layout, strip);
+    ClearPadding(end - begin, layout, strip);
+    return WholePanel(strip, end - begin);
+  }
+}
+
+// A strip, from `cols` columns, times tokens [0, tokens) of blocks that are block_bytes apart.
+struct StripProduct {
+  Panel strip;
+  int64_t cols = 0;
+  const std::byte* blocks = nullptr;
+  int64_t block_bytes = 0;
+  int64_t tokens = 0;
+};
+TN_INLINE void MultiplyStrip(const StripProduct& p, const ProductOut& out) {
+  for (int64_t t = 0; t < p.tokens; t += kBlockTokens) {
+    ProductOut part = out;
+    part.y += t * out.stride;
+    part.tokens = p.tokens - t < kBlockTokens ? p.tokens - t : kBlockTokens;
+    const Steps steps =
+        StepsOf(p.blocks + t / kBlockTokens * p.block_bytes, p.strip, 0, out.rows, p.cols);
+    if (IsWhole(part)) {
+      MultiplyAndAsk(steps, out.adds, {part.y, out.stride},
+                     {part.y + kBlockTokens * out.stride, out.stride});
+    } else {
+      MultiplyPart(steps, part);
+    }
   }
 }
 
 template <typename Form>
 void MultiplyPanel(const PanelArgs& a, int64_t row, int64_t token_begin, int64_t token_end,
                    std::byte* scratch) {
-  const float* bias = a.bias == nullptr ? nullptr : a.bias + row;
-  const int64_t rows = a.rows - row < kPanelRows ? a.rows - row : kPanelRows;
-  for (int64_t begin = 0; begin < a.cols; begin += kPanelCols) {
-    const int64_t end = begin + kPanelCols < a.cols ? begin + kPanelCols : a.cols;
-    const Panel panel = PanelFor<Form>(a, row, begin, end, scratch);
-    const Tiles tiles;
-    for (int64_t t = token_begin; t < token_end; t += kBlockTokens) {
-      const int64_t tokens = token_end - t < kBlockTokens ? token_end - t : kBlockTokens;
-      const std::byte* block = a.x + t / kBlockTokens * BlockBytes(a.cols);
-      MultiplyBlock(block + begin / kTileCols * kBlockStepBytes, end - begin, panel,
-                    {a.y + t * a.y_stride + row, a.y_stride, tokens, rows, bias, begin > 0});
+  const int64_t last = a.rows < row + kPanelRows ? a.rows : row + kPanelRows;
+  const std::byte* blocks = a.x + token_begin / kBlockTokens * BlockBytes(a.cols);
+  const Tiles tiles;
+  for (int64_t r = row; r < last; r += kStripRows) {
+    for (int64_t c = 0; c < a.cols; c += kStripCols<Form>) {
+      const int64_t end = c + kStripCols<Form> < a.cols ? c + kStripCols<Form> : a.cols;
+      const StripProduct product = {StripFor<Form>(a, r, c, end, scratch), end - c,
+                                    blocks + c / kTileCols * kBlockStepBytes, BlockBytes(a.cols),
+                                    token_end - token_begin};
+      MultiplyStrip(product, {a.y + token_begin * a.y_stride + r, a.y_stride, 0, last - r,
+                              a.bias == nullptr ? nullptr : a.bias + r, c > 0});
     }
   }
 }

@@ -13,13 +13,13 @@ struct Product {
     PackBlock(x, x_stride, tokens, cols, block);
   }
   static void Multiply(const std::byte* block, int64_t cols, const std::byte* panel,
-                       const ProductOut& out) {
+                       int64_t /*panel_cols*/, const ProductOut& out) {
     MultiplyBlock((cols + 1) / 2, reinterpret_cast<const uint32_t*>(block), panel, out);
   }
   template <int kCount>
   static void MultiplySum(const ProductTerm* terms, int64_t cols, ProductOut out) {
     for (int i = 0; i < kCount; ++i) {
-      Multiply(terms[i].block, cols, terms[i].panel, out);
+      Multiply(terms[i].block, cols, terms[i].panel, cols, out);
       out.adds = true;
     }
   }
