@@ -140,7 +140,8 @@ void Add(std::vector<CaseSpec>& cases, const char* group, const MatmulShape& sha
 }  // namespace
 
 void AddMatmulCases(std::vector<CaseSpec>& cases) {
-  constexpr DType kPacked[] = {DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1};
+  constexpr DType kPacked[] = {DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1,
+                               DType::kQ4_K};
   for (const DType dtype : {DType::kBF16, DType::kF32, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1,
                             DType::kQ4_K, DType::kQ6_K}) {
     Add(cases, "gemv", {dtype, 2048, 8192});

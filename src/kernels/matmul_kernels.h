@@ -143,8 +143,8 @@ struct TokenBlocks {
 // --- packed weights
 
 // A weight's rows in groups of 16, such that one vector holds the same columns of all of them: a
-// product permutes nothing and sums nothing across lanes. As many bytes as the rows have, but for
-// padding. What a group looks like is known to the kernels of one table only.
+// product permutes nothing and sums nothing across lanes. About as many bytes as the rows have.
+// What a group looks like is known to the kernels of one table only.
 inline constexpr int64_t kPackedRows = 16;
 // Groups that kernels of few tokens like to get together: as many streams from memory.
 inline constexpr int64_t kPackedStreams = 4;
@@ -162,7 +162,8 @@ using PackWeightFunction = void(const PackWeightArgs& args, int64_t group_begin,
 // `few` and `panels` read groups: w is the first one, row_bytes a sixteenth of one.
 struct PackedWeightKernels {
   Kernel<PackWeightFunction> pack;
-  int64_t unit_cols = 1;  // packed rows have a multiple of it
+  int64_t unit_cols = 1;   // packed rows have a multiple of it
+  int64_t unit_bytes = 0;  // of one row's unit_cols
   bool pays = true;  // for the copy that a start makes, by what was measured (docs/performance.md)
   FewTokensKernel few;
   Kernel<PanelFunction> panels;

@@ -48,8 +48,8 @@ MatrixRef PackedShapeOf(const KernelTable& kernels, const MatrixRef& stored) {
   MatrixRef packed = stored;
   packed.data = nullptr;
   packed.form = HeldForm::kPacked;
-  const int64_t unit = kernels.matmul.Packed(stored.dtype).unit_cols;
-  packed.row_bytes = RowBytes(stored.dtype, RoundUp(stored.cols, unit));
+  const PackedWeightKernels& form = kernels.matmul.Packed(stored.dtype);
+  packed.row_bytes = CeilDiv(stored.cols, form.unit_cols) * form.unit_bytes;
   return packed;
 }
 

@@ -204,6 +204,13 @@ void Tape::Run(ThreadTeam& team) {
   team_size_.Report(Ticks() - begin, team.waited() - waited);
 }
 
+// Items of a product that each thread starts with: half of a fair share, so that it reads one long
+// stretch of weights, and that no more than this waits for a thread that something else holds up.
+int64_t Tape::OwnItems(const Work& work, int threads) {
+  if (work.weight_bytes == 0) return 0;
+  return work.items / (2 * threads) / work.grain * work.grain;
+}
+
 void Tape::RunRecord(size_t index, const RunContext& context) {
   const Record& record = records_[index];
   const int64_t items = record.work.items;
@@ -211,9 +218,15 @@ void Tape::RunRecord(size_t index, const RunContext& context) {
     record.run(record.args.data(), context, 0, items);
     return;
   }
+  const int64_t own = OwnItems(record.work, context.threads);
+  const int64_t first = context.thread * own;
+  if (first < items) {
+    record.run(record.args.data(), context, first, std::min(first + own, items));
+  }
   const int64_t grain = record.work.grain;
   for (;;) {
-    const int64_t begin = claimed_[index].fetch_add(grain, std::memory_order_relaxed);
+    const int64_t begin =
+        context.threads * own + claimed_[index].fetch_add(grain, std::memory_order_relaxed);
     if (begin >= items) return;
     record.run(record.args.data(), context, begin, std::min(begin + grain, items));
   }

@@ -198,6 +198,7 @@ class Tape {
   void PlaceMeetings();
   void PlaceBuffers(int threads);
   void Execute(ThreadTeam& team, int thread);
+  static int64_t OwnItems(const Work& work, int threads);
   void RunRecord(size_t index, const RunContext& context);
   void ExecuteProfiled(ThreadTeam& team, const RunContext& context);
 

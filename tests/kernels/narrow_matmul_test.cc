@@ -89,7 +89,7 @@ Held HeldAs(bool packed, DType dtype, const Weights& w) {
   }
   const PackedWeightKernels& of = kernels.Packed(dtype);
   const int64_t groups = (w.rows + kPackedRows - 1) / kPackedRows;
-  const int64_t row_bytes = RowBytes(dtype, RoundUp(w.cols, of.unit_cols));
+  const int64_t row_bytes = CeilDiv(w.cols, of.unit_cols) * of.unit_bytes;
   Held held{nullptr, row_bytes, kPackedRows,
             of.few,  of.panels, Scratch(groups * kPackedRows * row_bytes)};
   std::memset(held.packed.data(), 0xFF, static_cast<size_t>(held.packed.size()));  // NaN
@@ -204,7 +204,7 @@ TEST(NarrowMatmul, FewTokens) {
   for (const auto& [dtype, packed] : Forms()) {
     if (!packed && test::Kernels().matmul.Few(dtype).matmul.run == nullptr) continue;
     const int64_t block = std::max<int64_t>(1, InfoOf(dtype).block_elements);
-    for (const int64_t cols : {1, 31, 32, 33, 64, 95, 96, 576, 1536, 2048, 2112}) {
+    for (const int64_t cols : {1, 31, 32, 33, 64, 95, 96, 256, 576, 1536, 2048, 2112}) {
       if (cols % block != 0) continue;
       for (const int64_t rows : {1, 3, 4, 5, 8, 16, 23, 50}) {
         for (const int64_t tokens : {1, 2, 3, 5}) {
@@ -218,7 +218,7 @@ TEST(NarrowMatmul, FewTokens) {
 TEST(NarrowMatmul, ManyTokens) {
   for (const auto& [dtype, packed] : Forms()) {
     const int64_t block = std::max<int64_t>(1, InfoOf(dtype).block_elements);
-    for (const int64_t cols : {1, 2, 31, 32, 33, 96, 256, 512, 2048 + 256, 2048 + 5}) {
+    for (const int64_t cols : {1, 2, 31, 32, 33, 96, 256, 512, 608, 2048 + 256, 2048 + 5}) {
       if (cols % block != 0) continue;
       for (const int64_t rows : {1, 15, 64, 65, 100}) {
         for (const int64_t tokens : {1, 5, 6, 9, 16, 33, 50}) {
@@ -269,7 +269,8 @@ TEST(NarrowMatmul, EveryKernelHasItsPacking) {
     EXPECT_NE(kernels.Few(dtype).matmul.run, nullptr) << NameOf(dtype);
     EXPECT_NE(kernels.Panels(dtype).run, nullptr) << NameOf(dtype);
   }
-  for (const DType dtype : {DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
+  for (const DType dtype :
+       {DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kQ4_K}) {
     EXPECT_NE(kernels.Packed(dtype).pack.run, nullptr) << NameOf(dtype);
   }
 }

@@ -83,10 +83,10 @@ TEST(GatedFeedForward, OfOddWidths) {
 }
 
 TEST(GatedFeedForward, OfPackedWeights) {
-  for (const DType dtype : {DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0}) {
+  for (const DType dtype : test::kFloatDTypes) {
     if (!CanPack(test::Kernels(), dtype)) continue;
-    const Weights stored[] = {RandomWeights(dtype, 160, 96, 1), RandomWeights(dtype, 160, 96, 2),
-                              RandomWeights(dtype, 40, 160, 4)};
+    const Weights stored[] = {RandomWeights(dtype, 256, 256, 1), RandomWeights(dtype, 256, 256, 2),
+                              RandomWeights(dtype, 40, 256, 4)};
     test::PackedMatrices packed;
     std::vector<MatrixRef> refs;
     for (const Weights& w : stored) {

@@ -44,7 +44,8 @@ std::vector<float> Product(const std::vector<MatrixRef>& refs, int64_t num_token
 
 TEST(PackWeights, ProductsAreThoseOfTheRows) {
   for (const DType dtype : PackedDTypes()) {
-    for (const int64_t cols : {96, 256}) {
+    for (const int64_t cols : {96, 256, 768}) {
+      if (cols % InfoOf(dtype).block_elements != 0) continue;
       const Weights a = RandomWeights(dtype, 70, cols, 1);
       const Weights b = RandomWeights(dtype, 1, cols, 2);
       const Weights c = RandomWeights(DType::kQ8_0, 33, cols, 3);
@@ -76,7 +77,10 @@ TEST(PackWeights, ProductsAreThoseOfTheRows) {
 TEST(PackWeights, Sizes) {
   for (const DType dtype : PackedDTypes()) {
     const MatrixRef whole = PackedShapeOf(test::Kernels(), RefTo(RandomWeights(dtype, 32, 256, 1)));
-    EXPECT_EQ(PackedBytes(whole), 32 * RowBytes(dtype, 256)) << NameOf(dtype);
+    // Scales of 6 bits have a byte each.
+    const int64_t row_bytes = RowBytes(dtype, 256) + (dtype == DType::kQ4_K ? 4 : 0);
+    EXPECT_EQ(PackedBytes(whole), 32 * row_bytes) << NameOf(dtype);
+    if (96 % InfoOf(dtype).block_elements != 0) continue;
     const MatrixRef odd = PackedShapeOf(test::Kernels(), RefTo(RandomWeights(dtype, 33, 96, 1)));
     EXPECT_GE(PackedBytes(odd), 48 * RowBytes(dtype, 96)) << NameOf(dtype);
     EXPECT_LE(PackedBytes(odd), 48 * RowBytes(dtype, 128)) << NameOf(dtype);

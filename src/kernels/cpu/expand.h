@@ -107,6 +107,8 @@ void Expand(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, PanelLa
             std::byte* panel) {
   if constexpr (requires { Form::kUnitBlocks; }) {
     ExpandUnits<Form>(a, row, begin, end, layout, panel);
+  } else if constexpr (requires { Form::kCouples; }) {
+    ExpandQ4K(a, row, begin, end, layout, panel);
   } else if constexpr (requires { Form::kPairs; }) {
     CopyPairs(a, row, begin, end, layout, panel);
   } else if constexpr (Form::kElements > 32) {

@@ -10,6 +10,9 @@
 namespace tenon::TN_ISA {
 namespace {
 
+// Bytes that reads of weights are asked for ahead.
+constexpr int64_t kExpandAhead = 2048;
+
 // Lane r: even, then odd.
 TN_INLINE F32 PairRows(__m512 even, __m512 odd) {
   alignas(64) static constexpr uint16_t kInterleave[32] = {
@@ -47,7 +50,7 @@ TN_INLINE void ExpandBlock(const std::byte* scales, const std::byte* vectors, Pa
   const RowWeights weights = WeightsOf<Format>(scales);
   for (int v = 0; v < Format::kBlockVectors; ++v) {
     const __m512i q = _mm512_load_si512(vectors + v * kVectorBytes);
-    __builtin_prefetch(vectors + v * kVectorBytes + 2048);
+    __builtin_prefetch(vectors + v * kVectorBytes + kExpandAhead);
     const auto pair = [&](int at, auto of, int shift) __attribute__((always_inline)) {
       const int next = shift + 8;
       Store(out + at * layout.pair,
@@ -89,6 +92,40 @@ void ExpandUnits(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, Pa
       ExpandBlock<Format>(unit + in_unit * 2 * kPackedRows,
                           unit + kHeadBytes + in_unit * Format::kBlockVectors * kVectorBytes,
                           layout, out + (c - begin) / 2 * layout.pair + v * layout.vector);
+    }
+  }
+}
+
+// Begin and end are multiples of 64, or end is the last column.
+void ExpandQ4K(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, PanelLayout layout,
+               std::byte* panel) {
+  auto* out = reinterpret_cast<float*>(panel);
+  for (int64_t v = 0; v < layout.vectors; ++v) {
+    const std::byte* group = GroupAt(a, row, v);
+    for (int64_t c = begin; c < end; c += 64) {
+      const std::byte* unit = group + c / PackedQ4K::kCols * PackedQ4K::kBytes;
+      const int64_t two = c % PackedQ4K::kCols / 64;
+      const auto weights = [&](int64_t i) {
+        const GroupScales scales = ScalesOf(unit, 2 * two + i);
+        return RowWeights{scales.scale, _mm512_sub_ps(_mm512_setzero_ps(), scales.minimum)};
+      };
+      const RowWeights low = weights(0);
+      const RowWeights high = weights(1);
+      float* to = out + (c - begin) / 2 * layout.pair + v * layout.vector;
+      for (int64_t i = 0; i < PackedQ4K::kCoupleVectors; ++i, to += 2 * layout.pair) {
+        const std::byte* at =
+            unit + PackedQ4K::kQuants + (two * PackedQ4K::kCoupleVectors + i) * kVectorBytes;
+        const __m512i q = _mm512_load_si512(at);
+        __builtin_prefetch(at + kExpandAhead);
+        const auto pair = [&](const RowWeights& of, unsigned shift) {
+          return PairRows(of.template Of<15>(_mm512_srli_epi32(q, shift)),
+                          of.template Of<15>(_mm512_srli_epi32(q, shift + 8)));
+        };
+        Store(to, pair(low, 0));
+        Store(to + layout.pair, pair(low, 16));
+        Store(to + 16 * layout.pair, pair(high, 4));
+        Store(to + 17 * layout.pair, pair(high, 20));
+      }
     }
   }
 }

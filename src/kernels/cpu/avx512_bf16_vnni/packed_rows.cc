@@ -37,16 +37,22 @@ TN_INLINE T Scalar(const std::byte* p) {
   return value;
 }
 
-// T blocks of activations meet the quants of one block of 16 rows.
-template <typename Format, int T>
+TN_INLINE __m512i LowHalves(__m512i bytes) { return _mm512_and_si512(bytes, _mm512_set1_epi8(15)); }
+TN_INLINE __m512i HighHalves(__m512i bytes) {
+  // The bit matrix of byte >> 4.
+  return _mm512_gf2p8affine_epi64_epi8(bytes, _mm512_set1_epi64(0x1020408000000000), 0);
+}
+
+// T blocks of activations meet the quants of one block of 16 rows; kOffset is what the quants have
+// been raised by.
+template <int kOffset, int T>
 struct BlockDot {
   TN_INLINE BlockDot(const std::byte* activations, int64_t stride)
       : x(activations), x_stride(stride) {
     for (int t = 0; t < T; ++t) {
       high[t] = _mm512_setzero_si512();
-      const std::byte* offsets = x + t * x_stride + (Format::kOffset == 8 ? 72 : 76);
-      low[t] = Format::kOffset == 0 ? _mm512_setzero_si512()
-                                    : _mm512_set1_epi32(Scalar<int32_t>(offsets));
+      const std::byte* offsets = x + t * x_stride + (kOffset == 8 ? 72 : 76);
+      low[t] = kOffset == 0 ? _mm512_setzero_si512() : _mm512_set1_epi32(Scalar<int32_t>(offsets));
     }
   }
   // Columns [4 at, 4 at + 4).
@@ -57,31 +63,17 @@ struct BlockDot {
       low[t] = _mm512_dpbusd_epi32(low[t], quants, _mm512_set1_epi32(Scalar<int32_t>(four + 32)));
     }
   }
-  TN_INLINE void AddVectors(const std::byte* w) {
-    const __m512i low_half = _mm512_set1_epi8(15);
-    const __m512i shift = _mm512_set1_epi64(0x1020408000000000);  // the bit matrix of byte >> 4
-    for (int64_t v = 0; v < Format::kBlockVectors; ++v) {
-      const __m512i quants = _mm512_load_si512(w + v * kVectorBytes);
-      if constexpr (Format::kNibbles) {
-        Add(_mm512_and_si512(quants, low_half), v);
-        Add(_mm512_gf2p8affine_epi64_epi8(quants, shift, 0), 4 + v);
-      } else {
-        Add(quants, v);
-      }
-    }
+  // The activations' scales and sums.
+  TN_INLINE __m512 ScaleOf(int t) const {
+    return _mm512_set1_ps(Scalar<float>(x + t * x_stride + 64));
   }
-  TN_INLINE void AddTo(const std::byte* scales, __m512* sums) const {
-    const __m512 scale = HalfRows(scales);
+  TN_INLINE __m512 SumOf(int t) const {
+    return _mm512_set1_ps(Scalar<float>(x + t * x_stride + 68));
+  }
+  TN_INLINE void AddTo(__m512 scale, __m512* sums) const {
     for (int t = 0; t < T; ++t) {
-      const std::byte* factors = x + t * x_stride + 64;
       const __m512i dot = _mm512_add_epi32(_mm512_slli_epi32(high[t], 8), low[t]);
-      if constexpr (Format::kHasMinimum) {
-        sums[t] = _mm512_fmadd_ps(HalfRows(scales + 2 * kPackedRows),
-                                  _mm512_set1_ps(Scalar<float>(factors + 4)), sums[t]);
-      }
-      sums[t] =
-          _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot),
-                          _mm512_mul_ps(scale, _mm512_set1_ps(Scalar<float>(factors))), sums[t]);
+      sums[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_mul_ps(scale, ScaleOf(t)), sums[t]);
     }
   }
 
@@ -89,6 +81,26 @@ struct BlockDot {
   int64_t x_stride;
   __m512i high[T], low[T];
 };
+
+// A block's vectors and scales.
+template <typename Format, int T>
+TN_INLINE void AddBlock(BlockDot<Format::kOffset, T> dot, const std::byte* vectors,
+                        const std::byte* scales, __m512* sums) {
+  for (int64_t v = 0; v < Format::kBlockVectors; ++v) {
+    const __m512i quants = _mm512_load_si512(vectors + v * kVectorBytes);
+    if constexpr (Format::kNibbles) {
+      dot.Add(LowHalves(quants), v);
+      dot.Add(HighHalves(quants), 4 + v);
+    } else {
+      dot.Add(quants, v);
+    }
+  }
+  if constexpr (Format::kHasMinimum) {
+    const __m512 minimum = HalfRows(scales + 2 * kPackedRows);
+    for (int t = 0; t < T; ++t) sums[t] = _mm512_fmadd_ps(minimum, dot.SumOf(t), sums[t]);
+  }
+  dot.AddTo(HalfRows(scales), sums);
+}
 
 template <typename Format>
 struct Blocks {
@@ -103,11 +115,48 @@ struct Blocks {
       for (int64_t b = 0; b < Format::kUnitBlocks; ++b, x += kIntegersBlockBytes) {
         for (int s = 0; s < S; ++s) {
           const std::byte* unit = w + s * group_bytes + offset;
-          BlockDot<Format, T> dot(x, a.x_stride);
-          dot.AddVectors(unit + kHeadBytes + b * Format::kBlockVectors * kVectorBytes);
-          dot.AddTo(unit + b * 2 * kPackedRows, sums[s]);
+          AddBlock<Format, T>({x, a.x_stride},
+                              unit + kHeadBytes + b * Format::kBlockVectors * kVectorBytes,
+                              unit + b * 2 * kPackedRows, sums[s]);
         }
       }
+    }
+  }
+};
+
+struct Q4K {
+  template <int T, int S>
+  TN_INLINE static void Sum(const NarrowMatmulArgs& a, const std::byte* w, const std::byte* x,
+                            __m512 (*sums)[T]) {
+    const int64_t group_bytes = kPackedRows * a.row_bytes;
+    constexpr int64_t kCoupleBytes = PackedQ4K::kCoupleVectors * kVectorBytes;
+    for (int64_t unit = 0; unit < group_bytes; unit += PackedQ4K::kBytes) {
+      PrefetchStreams<S>(w, group_bytes, unit, PackedQ4K::kQuants);
+      for (int64_t p = 0; p < PackedQ4K::kCouples; ++p, x += 2 * kIntegersBlockBytes) {
+        const int64_t quants = unit + PackedQ4K::kQuants + p * kCoupleBytes;
+        PrefetchStreams<S>(w, group_bytes, quants, kCoupleBytes);
+        for (int s = 0; s < S; ++s) {
+          AddCouple<T>({x, a.x_stride}, {x + kIntegersBlockBytes, a.x_stride},
+                       w + s * group_bytes + quants, w + s * group_bytes + unit, p, sums[s]);
+        }
+      }
+    }
+  }
+
+  // Groups 2 couple and 2 couple + 1.
+  template <int T>
+  TN_INLINE static void AddCouple(BlockDot<0, T> low, BlockDot<0, T> high, const std::byte* quants,
+                                  const std::byte* unit, int64_t couple, __m512* sums) {
+    for (int64_t v = 0; v < PackedQ4K::kCoupleVectors; ++v) {
+      const __m512i q = _mm512_load_si512(quants + v * kVectorBytes);
+      low.Add(LowHalves(q), v);
+      high.Add(HighHalves(q), v);
+    }
+    for (int64_t i = 0; i < 2; ++i) {
+      const BlockDot<0, T>& dot = i == 0 ? low : high;
+      const GroupScales scales = ScalesOf(unit, 2 * couple + i);
+      for (int t = 0; t < T; ++t) sums[t] = _mm512_fnmadd_ps(scales.minimum, dot.SumOf(t), sums[t]);
+      dot.AddTo(scales.scale, sums);
     }
   }
 };
@@ -206,6 +255,7 @@ void AddPackedRows(MatmulKernels& matmul) {
   Add<Blocks<PackedQ4_0>>(matmul, DType::kQ4_0, TN_KERNEL_NAME("packed_q4_0"), integers);
   Add<Blocks<PackedQ4_1>>(matmul, DType::kQ4_1, TN_KERNEL_NAME("packed_q4_1"), integers);
   Add<Blocks<PackedQ8_0>>(matmul, DType::kQ8_0, TN_KERNEL_NAME("packed_q8_0"), integers);
+  Add<Q4K>(matmul, DType::kQ4_K, TN_KERNEL_NAME("packed_q4_k"), integers);
   Add<Bf16>(matmul, DType::kBF16, TN_KERNEL_NAME("packed_bf16"), ActivationForm::kBf16);
 }
 

@@ -53,6 +53,7 @@ void AddPanels(MatmulKernels& matmul) {
   AddPacked<PackedQ4_0>(matmul, DType::kQ4_0, TN_KERNEL_NAME("packed_panels_q4_0"));
   AddPacked<PackedQ4_1>(matmul, DType::kQ4_1, TN_KERNEL_NAME("packed_panels_q4_1"));
   AddPacked<PackedQ8_0>(matmul, DType::kQ8_0, TN_KERNEL_NAME("packed_panels_q8_0"));
+  AddPacked<PackedQ4K>(matmul, DType::kQ4_K, TN_KERNEL_NAME("packed_panels_q4_k"));
   AddPacked<PackedBf16>(matmul, DType::kBF16, TN_KERNEL_NAME("packed_panels_bf16"));
 }
 
