@@ -37,10 +37,10 @@ struct Tile {
     return products + (i * (last - first) + token - first) * rows;
   }
 };
-// out [rows]
-void Gate(const GatedArgs& a, const Tile& tile, int64_t token, float* out) {
+// The first n numbers from a token on, which go on with the next one's.
+void Gate(const GatedArgs& a, const Tile& tile, int64_t token, int64_t n, float* out) {
   a.elementwise->gated_activate.run(a.activation, tile.Product(0, token), tile.Product(1, token),
-                                    out, tile.rows);
+                                    out, n);
 }
 
 // Rows of both matrices that are worked on together.
@@ -69,7 +69,7 @@ void RunFew(const GatedArgs& a, const RunContext& context, int64_t begin, int64_
     }
     for (int64_t t = 0; t < a.num_tokens; ++t) {
       auto* y = a.y.For<std::byte>(context.thread) + t * a.y_stride;
-      Gate(a, tile, t, reinterpret_cast<float*>(y) + row);
+      Gate(a, tile, t, tile.rows, reinterpret_cast<float*>(y) + row);
     }
   }
 }
@@ -78,7 +78,7 @@ void RunFew(const GatedArgs& a, const RunContext& context, int64_t begin, int64_
 void StoreBlocks(const GatedArgs& a, const RunContext& context, const Tile& tile) {
   for (int64_t t = tile.first; t < tile.last; t += a.blocks->tokens) {
     const int64_t tokens = std::min(a.blocks->tokens, tile.last - t);
-    for (int64_t i = t; i < t + tokens; ++i) Gate(a, tile, i, tile.Product(0, i));
+    Gate(a, tile, t, tokens * tile.rows, tile.Product(0, t));
     a.blocks->pack.run(tile.Product(0, t), tile.rows, tokens, tile.rows,
                        a.y.For<std::byte>(context.thread) + t / a.blocks->tokens * a.y_stride +
                            a.blocks->Bytes(tile.row));

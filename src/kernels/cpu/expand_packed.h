@@ -89,6 +89,7 @@ void ExpandUnits(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, Pa
       const int64_t block = c / 32;
       const int64_t in_unit = block % Format::kUnitBlocks;
       const std::byte* unit = group + block / Format::kUnitBlocks * kUnitBytes<Format>;
+      __builtin_prefetch(unit + kExpandAhead);
       ExpandBlock<Format>(unit + in_unit * 2 * kPackedRows,
                           unit + kHeadBytes + in_unit * Format::kBlockVectors * kVectorBytes,
                           layout, out + (c - begin) / 2 * layout.pair + v * layout.vector);
