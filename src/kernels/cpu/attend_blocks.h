@@ -229,21 +229,65 @@ TN_INLINE void ClearOutside(int64_t begin, int64_t end, int64_t cols, float* sco
   }
 }
 
-// Scores of `cols` keys from `first` on, of which the query sees `seen`, to weights relative to the
-// new maximum; the state's sums shrink accordingly.
-TN_INLINE void Weigh(const AttendArgs& a, int64_t query, KeyRange seen, int64_t first, int64_t cols,
-                     float* scores, float* state) {
-  const ScoreRules& rules = *a.rules;
-  const bool plain =
-      rules.softcap == 0 && rules.alibi == nullptr && rules.bias == nullptr && rules.scale > 0;
-  if (!plain) {
-    for (int64_t j = seen.begin; j < seen.end; ++j) {
-      scores[j - first] = ScoreOf(a, scores[j - first], query / a.group, query % a.group, j);
-    }
+// Scores to weights relative to a maximum: 2^(score * factor - offset).
+struct Exponents {
+  TN_INLINE Exponents(float scale, float highest)
+      : factor(_mm512_set1_ps(scale * kLog2E)), offset(_mm512_set1_ps(highest * kLog2E)) {}
+  TN_INLINE __m512 WeightOf(__m512 score) const {
+    return PowerOfTwo(_mm512_fmsub_ps(score, factor, offset));
   }
-  const float scale = plain ? rules.scale : 1.0f;
-  const int64_t begin = seen.begin - first;
-  const int64_t end = seen.end - first;
+  static constexpr float kLog2E = 1.44269504088896341f;
+  __m512 factor, offset;
+};
+
+// The state's maximum is `highest` from now on: its sums shrink accordingly; `sum` is added.
+TN_INLINE void AddToState(float highest, __m512 sum, int64_t v_width, float* state) {
+  float* maximum = state + v_width;
+  if (highest != maximum[0]) {
+    const float keep = Exp(All(maximum[0] - highest))[0];
+    maximum[0] = highest;
+    maximum[1] *= keep;
+    int64_t c = 0;
+    for (; c + kLanes <= v_width; c += kLanes) Store(state + c, Load(state + c) * keep);
+    for (; c < v_width; ++c) state[c] *= keep;
+  }
+  maximum[1] += _mm512_reduce_add_ps(sum);
+}
+
+// A query and the keys [begin, end) of a block that it sees.
+struct Seen {
+  int64_t row = 0, head = 0;
+  int64_t begin = 0, end = 0;
+};
+
+// Weights of a query that sees all keys of a block: nothing is masked, scores are read once. False,
+// and nothing has happened: all scores are -inf so far, or no numbers.
+TN_INLINE bool WeighWhole(float scale, int64_t v_width, float* scores, float* state) {
+  constexpr int kVectors = kBlockKeys / kLanes;
+  __m512 v[kVectors];
+  for (int i = 0; i < kVectors; ++i) v[i] = _mm512_load_ps(scores + i * kLanes);
+  __m512 top[2] = {v[0], v[1]};
+  for (int i = 2; i < kVectors; ++i) top[i % 2] = _mm512_max_ps(top[i % 2], v[i]);
+  const float of_block = _mm512_reduce_max_ps(_mm512_max_ps(top[0], top[1])) * scale;
+  const float before = state[v_width];
+  const float highest = of_block > before ? of_block : before;
+  if (highest == kHidden) return false;
+  const Exponents exponents(scale, highest);
+  __m512 sum[2] = {};
+  for (int i = 0; i < kVectors; ++i) {
+    const __m512 weight = exponents.WeightOf(v[i]);
+    _mm512_store_ps(scores + i * kLanes, weight);
+    sum[i % 2] = _mm512_add_ps(sum[i % 2], weight);
+  }
+  AddToState(highest, _mm512_add_ps(sum[0], sum[1]), v_width, state);
+  return true;
+}
+
+// Weights of any query; those of keys in [0, cols) that it does not see are zero.
+TN_INLINE void WeighSome(float scale, const Seen& seen, int64_t cols, int64_t v_width,
+                         float* scores, float* state) {
+  const int64_t begin = seen.begin;
+  const int64_t end = seen.end;
   if (begin >= end) return ClearOutside(cols, cols, cols, scores);
   ClearOutside(begin, end, cols, scores);
   __m512 top = _mm512_set1_ps(kHidden);
@@ -251,9 +295,9 @@ TN_INLINE void Weigh(const AttendArgs& a, int64_t query, KeyRange seen, int64_t 
       begin, end, [&](int64_t i, __mmask16 shown) __attribute__((always_inline)) {
         top = _mm512_mask_max_ps(top, shown, top, _mm512_load_ps(scores + i));
       });
-  float* maximum = state + a.v_width;
-  const float of_tile = _mm512_reduce_max_ps(top) * scale;
-  const float highest = of_tile > maximum[0] ? of_tile : maximum[0];
+  float* maximum = state + v_width;
+  const float of_block = _mm512_reduce_max_ps(top) * scale;
+  const float highest = of_block > maximum[0] ? of_block : maximum[0];
   if (highest == kHidden) {  // nothing to be seen so far, or numbers that are none
     ForLanesIn(begin, end, [&](int64_t i, __mmask16 shown) {
       const __m512 score = _mm512_load_ps(scores + i);
@@ -264,26 +308,33 @@ TN_INLINE void Weigh(const AttendArgs& a, int64_t query, KeyRange seen, int64_t 
     });
     return;
   }
-  constexpr float kLog2E = 1.44269504088896341f;
-  const __m512 factor = _mm512_set1_ps(scale * kLog2E);
-  const __m512 offset = _mm512_set1_ps(highest * kLog2E);
+  const Exponents exponents(scale, highest);
   __m512 sum = _mm512_setzero_ps();
   ForLanesIn(
       begin, end, [&](int64_t i, __mmask16 shown) __attribute__((always_inline)) {
-        const __m512 t = _mm512_fmsub_ps(_mm512_load_ps(scores + i), factor, offset);
-        const __m512 p = _mm512_maskz_mov_ps(shown, PowerOfTwo(t));
-        _mm512_store_ps(scores + i, p);
-        sum = _mm512_add_ps(sum, p);
+        const __m512 score = _mm512_load_ps(scores + i);
+        const __m512 weight = _mm512_maskz_mov_ps(shown, exponents.WeightOf(score));
+        _mm512_store_ps(scores + i, weight);
+        sum = _mm512_add_ps(sum, weight);
       });
-  if (highest != maximum[0]) {
-    const float keep = Exp(All(maximum[0] - highest))[0];
-    maximum[0] = highest;
-    maximum[1] *= keep;
-    int64_t c = 0;
-    for (; c + kLanes <= a.v_width; c += kLanes) Store(state + c, Load(state + c) * keep);
-    for (; c < a.v_width; ++c) state[c] *= keep;
+  AddToState(highest, sum, v_width, state);
+}
+
+// Scores of keys [first, first + cols) to weights relative to the query's new maximum.
+TN_INLINE void Weigh(const AttendArgs& a, const Seen& seen, int64_t first, int64_t cols,
+                     float* scores, float* state) {
+  const ScoreRules& rules = *a.rules;
+  const bool plain =
+      rules.softcap == 0 && rules.alibi == nullptr && rules.bias == nullptr && rules.scale > 0;
+  if (!plain) {
+    for (int64_t j = seen.begin; j < seen.end; ++j) {
+      scores[j] = ScoreOf(a, scores[j], seen.row, seen.head, first + j);
+    }
   }
-  maximum[1] += _mm512_reduce_add_ps(sum);
+  const float scale = plain ? rules.scale : 1.0f;
+  const bool whole = seen.begin == 0 && seen.end == kBlockKeys;
+  if (whole && WeighWhole(scale, a.v_width, scores, state)) return;
+  WeighSome(scale, seen, cols, a.v_width, scores, state);
 }
 
 // Keys that a block of `count` queries from `query` on sees, of `keys`.
@@ -316,12 +367,19 @@ TN_INLINE void AddToBlock(const AttendArgs& a, const AttendState& target, const 
     }
   }
   const int64_t cols = PanelCols(seen.end - first);
+  Seen at = {query / a.group, query % a.group, 0, 0};
   for (int64_t i = 0; i < count; ++i) {
-    KeyRange own = VisibleKeys(a, (query + i) / a.group);
-    own.begin = own.begin > keys.begin ? own.begin : keys.begin;
-    own.end = own.end < keys.end ? own.end : keys.end;
-    Weigh(a, query + i, own, first, cols, s.scores + i * kBlockKeys,
+    if (i == 0 || at.head == 0) {
+      const KeyRange own = VisibleKeys(a, at.row);
+      at.begin = (own.begin > keys.begin ? own.begin : keys.begin) - first;
+      at.end = (own.end < keys.end ? own.end : keys.end) - first;
+    }
+    Weigh(a, at, first, cols, s.scores + i * kBlockKeys,
           target.state + (query + i) * target.head_stride);
+    if (++at.head == a.group) {
+      at.head = 0;
+      ++at.row;
+    }
   }
   Product::Pack(s.scores, kBlockKeys, count, cols, s.weights);
   for (int64_t c = 0; c < a.v_width; c += kPanelRows) {
