@@ -15,7 +15,7 @@ namespace tenon::backends {
 // kMaxSegments.
 int64_t SegmentSize(int64_t keys, int64_t max_segments);
 inline constexpr int64_t kMaxSegments = 64;
-inline constexpr int64_t kMinSegment = 64;
+inline constexpr int64_t kMinSegment = 128;
 
 class NativePlan final : public StepPlan {
  public:
