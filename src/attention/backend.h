@@ -10,7 +10,7 @@
 
 #include "tenon/attention/attention_spec.h"
 #include "tenon/attention/step_layout.h"
-#include "tenon/ops/tape.h"
+#include "tenon/ops/rope.h"
 
 namespace tenon {
 
@@ -29,6 +29,10 @@ struct QkvView {
   Value q;
   Value k;
   Value v;
+  // RopeAngles of the rows by which q and k, which are both there, are still to be rotated; nobody
+  // else reads them. Empty: they are as they should be.
+  Value angles = {};
+  RopePairing pairing = RopePairing::kHalf;
 };
 
 // All per-call options; a backend reads no other source.

@@ -105,9 +105,8 @@ Value SelfAttention::operator()(Forward& pass, const Value& x) const {
     view.k = (*k_norm_)(pass, view.k);
   }
   if (rope_ != nullptr) {
-    const Value angles = pass.Angles(*rope_);
-    view.q = Rotated(pass.tape(), view.q, angles, pairing_);
-    view.k = Rotated(pass.tape(), view.k, angles, pairing_);
+    view.angles = pass.Angles(*rope_);
+    view.pairing = pairing_;
   }
   return o_(pass, core_.Run(pass, view));
 }

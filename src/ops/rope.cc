@@ -25,19 +25,23 @@ void RunAngles(const AnglesArgs& a, const RunContext& context, int64_t begin, in
 }
 
 struct RopeArgs {
-  Operand x, angles, y;
-  RotateFunction* rotate = nullptr;
+  Operand x, y;
+  Rotation rotation;
   RowStrides x_rows, y_rows;
-  int64_t half = 0, width = 0;
+  int64_t width = 0;
 };
+
+const Kernel<RotateFunction>& KernelOf(const Tape& tape, RopePairing pairing) {
+  const RopeKernels& kernels = tape.kernels().rope;
+  return pairing == RopePairing::kInterleaved ? kernels.rotate_interleaved : kernels.rotate_half;
+}
 
 void RunRope(const RopeArgs& a, const RunContext& context, int64_t begin, int64_t end) {
   const float* x = a.x.For<float>(context.thread);
-  const float* angles = a.angles.For<float>(context.thread);
   float* y = a.y.For<float>(context.thread);
   for (int64_t r = begin; r < end; ++r) {
-    a.rotate(angles + r / a.x_rows.heads * 2 * a.half, a.half, x + a.x_rows.OffsetOf(r),
-             y + a.y_rows.OffsetOf(r), a.width);
+    a.rotation.Run(context.thread, r / a.x_rows.heads, x + a.x_rows.OffsetOf(r),
+                   y + a.y_rows.OffsetOf(r), a.width);
   }
 }
 
@@ -46,16 +50,13 @@ void RecordRope(Tape& tape, const Value& x, const Value& angles, RopePairing pai
                 const Value& y) {
   TN_CHECK(IsRows(x) && IsMatrix(angles) && angles.is_contiguous(), "fp32 heads and their angles");
   TN_CHECK(x.dim(0) == angles.dim(0) && x.dim(-1) >= angles.dim(1), "angles of the same tokens");
-  const RopeKernels& kernels = tape.kernels().rope;
-  const Kernel<RotateFunction>& kernel =
-      pairing == RopePairing::kInterleaved ? kernels.rotate_interleaved : kernels.rotate_half;
-  RecordBuilder<RopeArgs> record(tape, "rope", kernel.name);
-  record.args().rotate = kernel.run;
+  RecordBuilder<RopeArgs> record(tape, "rope", KernelOf(tape, pairing).name);
+  record.args().rotation = RotationBy(tape, angles, pairing);
   record.args().x_rows = RowsOf(x);
   record.args().y_rows = RowsOf(y);
-  record.args().half = angles.dim(1) / 2;
   record.args().width = x.dim(-1);
-  record.Read(&RopeArgs::x, x).Read(&RopeArgs::angles, angles).Write(&RopeArgs::y, y);
+  record.Read(&RopeArgs::x, x).ReadInto(record.args().rotation.angles, angles);
+  record.Write(&RopeArgs::y, y);
   record.Commit<RunRope>(
       {.items = NumRows(x), .grain = RowGrain(NumRows(x)), .everyone = tape.IsPrivate(y)});
 }
@@ -75,6 +76,13 @@ Value RopeAngles(Tape& tape, const RopeFrequencyTable& table, const int32_t* pos
   record.Commit<RunAngles>(
       {.items = num_tokens, .grain = RowGrain(num_tokens), .everyone = everyone});
   return y;
+}
+
+Rotation RotationBy(const Tape& tape, const Value& angles, RopePairing pairing) {
+  Rotation rotation;
+  rotation.rotate = KernelOf(tape, pairing).run;
+  rotation.half = angles.dim(1) / 2;
+  return rotation;
 }
 
 void Rope(Tape& tape, const Value& x, const Value& angles, RopePairing pairing) {

@@ -26,6 +26,22 @@ struct RopeFrequencyTable {
 Value RopeAngles(Tape& tape, const RopeFrequencyTable& table, const int32_t* positions,
                  const int32_t* regimes, int64_t num_tokens);
 
+// For records that rotate on their way: the first 2 * half columns of a head, of row `row` of the
+// step. Filled by RotationBy; `angles` is one of the record's operands.
+struct Rotation {
+  Operand angles;  // [num_tokens, 2 * half]
+  void (*rotate)(const float* cos_sin, int64_t half, const float* x, float* y,
+                 int64_t width) = nullptr;  // null: nothing is rotated
+  int64_t half = 0;
+
+  // x -> y, of `width` numbers each; y may be x.
+  void Run(int thread, int64_t row, const float* x, float* y, int64_t width) const {
+    rotate(angles.For<float>(thread) + row * 2 * half, half, x, y, width);
+  }
+};
+// By `angles`, as Rope; its operand is still to be read by the record.
+Rotation RotationBy(const Tape& tape, const Value& angles, RopePairing pairing);
+
 // Rotates the first rotary_dim columns of each head of x [num_tokens, heads, head_dim] in place. A
 // rank-2 x [num_tokens, head_dim] is one head.
 void Rope(Tape& tape, const Value& x, const Value& angles, RopePairing pairing);

@@ -203,6 +203,9 @@ struct RunOptions {
   int threads = 1;
   unsigned seed = 1;
   int64_t padding = 0;  // rows of the step past the last request
+  // By which the step's q and k are still to be rotated: [rows, 2 * half]. Empty: they are not.
+  std::vector<float> angles = {};
+  RopePairing pairing = RopePairing::kHalf;
 };
 
 // Random rows for every sequence.
@@ -275,9 +278,16 @@ inline std::vector<float> RunLayer(const AttentionBackend& backend, const Attent
   sequences.mutable_layout().num_tokens = n;
   TapeRunner runner(options.threads);
   const Value all = Input(runner.tape(), &fused, {n, qw + kw + vw});
-  const QkvView view{all.Slice(1, 0, qw).SplitLast(spec.heads, spec.head_dim),
-                     all.Slice(1, qw, qw + kw).SplitLast(spec.kv_heads, spec.head_dim),
-                     all.Slice(1, qw + kw, qw + kw + vw).SplitLast(spec.kv_heads, spec.v_head_dim)};
+  QkvView view{all.Slice(1, 0, qw).SplitLast(spec.heads, spec.head_dim),
+               all.Slice(1, qw, qw + kw).SplitLast(spec.kv_heads, spec.head_dim),
+               all.Slice(1, qw + kw, qw + kw + vw).SplitLast(spec.kv_heads, spec.v_head_dim)};
+  std::vector<float> angles = options.angles;
+  if (!angles.empty()) {
+    const int64_t rotary_dim = static_cast<int64_t>(angles.size()) / (n - options.padding);
+    angles.resize(static_cast<size_t>(n * rotary_dim), NAN);
+    view.angles = Input(runner.tape(), &angles, {n, rotary_dim});
+    view.pairing = options.pairing;
+  }
   const Value out = layer->Run(runner.tape(), view, call);
   EXPECT_EQ(out.shape(), Shape({n, spec.heads * spec.v_head_dim}));
   return runner.Run(out);

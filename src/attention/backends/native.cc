@@ -100,12 +100,36 @@ struct BlockTask {
   Form form = {};
 };
 
+// Bytes that decode needs beside a form's scratch: the rotated queries of a kv head, and a key.
+int64_t RotatedBytes(const HeadGeometry& h) {
+  return RoundUp((h.group() + 1) * h.k_width * static_cast<int64_t>(sizeof(float)),
+                 Buffer::kAlignment);
+}
+float* RotatedIn(const HeadGeometry& h, const RunContext& context) {
+  return reinterpret_cast<float*>(context.scratch + Form{}.ScratchBytes(h));
+}
+
+// As ArgsOf, with the queries rotated if they are still to be: then the block is one row.
+AttendArgs RotatedArgsOf(const AttendRecord& a, const RunContext& context, const ScoreRules& rules,
+                         const RowBlock& block, int64_t kv_head) {
+  AttendArgs args = ArgsOf(a, context, rules, block, kv_head);
+  if (a.rotation.rotate == nullptr) return args;
+  float* rotated = RotatedIn(a.layer.facts->heads(), context);
+  for (int64_t g = 0; g < args.group; ++g) {
+    a.rotation.Run(context.thread, block.row, args.q + g * args.q_head_stride,
+                   rotated + g * args.k_width, args.k_width);
+  }
+  args.q = rotated;
+  args.q_head_stride = args.k_width;
+  return args;
+}
+
 // Attends all keys of the task.
 void AttendBlock(const AttendRecord& a, const RunContext& context, const ScoreRules& rules,
                  const BlockTask& task) {
   const LayerFacts& facts = *a.layer.facts;
   const Scratch scratch = ScratchOf(facts.heads(), task.form, context);
-  const AttendArgs args = ArgsOf(a, context, rules, task.block, task.kv_head);
+  const AttendArgs args = RotatedArgsOf(a, context, rules, task.block, task.kv_head);
   SumSegments(facts.kernels(), task.form, args, task.segment, scratch);
   const AttendOut out = OutOf(a, context, args, task.block.row);
   for (int64_t row = 0; row < args.rows; ++row) {
@@ -188,9 +212,15 @@ void AppendLastRow(const AttendRecord& a, const RunContext& context, const Nativ
   const StepRequest& r = a.layer.layout->requests[static_cast<size_t>(piece.request)];
   TN_CHECK(r.end - r.begin == 1, "rows are appended while attending one at a time");
   if (piece.slot >= 0 && piece.key_end < KeysOf(a, r)) return;
-  StoreNewRow(a.layer, piece.row, kv_head,
-              {a.k.For<float>(context.thread) + piece.row * a.k_row + kv_head * a.k_head,
-               a.v.For<float>(context.thread) + piece.row * a.v_row + kv_head * a.v_head});
+  const float* k = a.k.For<float>(context.thread) + piece.row * a.k_row + kv_head * a.k_head;
+  const float* v = a.v.For<float>(context.thread) + piece.row * a.v_row + kv_head * a.v_head;
+  if (a.rotation.rotate != nullptr) {
+    const HeadGeometry& h = a.layer.facts->heads();
+    float* rotated = RotatedIn(h, context) + h.group() * h.k_width;
+    a.rotation.Run(context.thread, piece.row, k, rotated, h.k_width);
+    k = rotated;
+  }
+  StoreNewRow(a.layer, piece.row, kv_head, {k, v});
 }
 
 void AttendPiece(const AttendRecord& a, const RunContext& context, const ScoreRules& rules,
@@ -204,7 +234,7 @@ void AttendPiece(const AttendRecord& a, const RunContext& context, const ScoreRu
       AttendBlock(a, context, rules, {block, kv_head, piece.segment});
       continue;
     }
-    AttendArgs args = ArgsOf(a, context, rules, block, kv_head);
+    AttendArgs args = RotatedArgsOf(a, context, rules, block, kv_head);
     args.key_begin = piece.key_begin;
     args.key_end = std::min(args.key_end, piece.key_end);
     facts.kernels().online(args, SlotState(a, context, piece.slot + done, args.first_head),
@@ -332,7 +362,7 @@ void RecordBlocks(Tape& tape, const AttendInput& input, const LayerArgs& layer, 
   const HeadGeometry& h = layer.facts->heads();
   RecordBuilder<AttendRecord> record(tape, step.op,
                                      step.form.bf16 ? kBf16PrefillName : kPrefillName);
-  FillAttend(input, layer, record);
+  FillAttend(tape, input, layer, record);
   record.args().bf16 = step.form.bf16;
   record.args().whole_step = step.whole;
   record.args().shares = std::clamp<int64_t>(input.q.dim(0) * h.kv_heads, 1, kPrefillShares);
@@ -352,7 +382,7 @@ Value RecordPaged(Tape& tape, const AttendInput& input, const LayerArgs& layer,
   Value slots;
   const auto decode = [&](const char* kernel) {
     RecordBuilder<AttendRecord> record(tape, step.op, kernel);
-    FillAttend(input, layer, record);
+    FillAttend(tape, input, layer, record);
     record.args().plan = plan;
     record.args().whole_step = !phases.prefill;
     record.args().shares = kDecodeShares;
@@ -363,7 +393,8 @@ Value RecordPaged(Tape& tape, const AttendInput& input, const LayerArgs& layer,
     slots = tape.NewValue(DType::kF32, {NativePlan::SlotsFor(layer.facts->layout()), h.heads,
                                         StateFloats(h.v_width)});
     decode(kDecodeName)
-        .Commit<RunPieces>({.items = kDecodeShares, .scratch_bytes = Form{}.ScratchBytes(h)});
+        .Commit<RunPieces>(
+            {.items = kDecodeShares, .scratch_bytes = Form{}.ScratchBytes(h) + RotatedBytes(h)});
   }
   if (IsOneRow(*layer.layout)) return RecordOwnJoins(tape, layer, plan, target.out, slots);
   if (phases.prefill)
@@ -382,20 +413,23 @@ class NativeLayer final : public AttentionLayer {
   Value Run(Tape& tape, const QkvView& qkv, const AttentionCall& call) const override {
     const LayerArgs layer{&facts_, call.layout, call.cache};
     if (facts_.spec().kind == AttentionKind::kEncoder) {
+      const QkvView rotated = Rotated(tape, qkv);
       const AttendInput input{
-          .q = qkv.q, .k = qkv.k, .v = qkv.v, .k2 = {}, .source = KeySource::kOwnRows};
+          .q = rotated.q, .k = rotated.k, .v = rotated.v, .source = KeySource::kOwnRows};
       const MlaLayer::Partial target = NewPartial(tape, facts_, qkv.q.dim(0), false);
       RecordBlocks(tape, input, layer, {"attention", true, prefill_}, target);
       return target.out.MergeLast();
     }
-    AttendInput input{.q = qkv.q, .k = {}, .v = {}, .k2 = {}};
+    AttendInput input{.q = qkv.q};
     // One new row is stored by the piece of work that reads it, which saves a meeting.
     const bool appends = !qkv.k.empty() && !qkv.q.empty() && IsOneRow(*call.layout);
     if (appends) {
       input.k = qkv.k;
       input.v = qkv.v;
+      input.angles = qkv.angles;
+      input.pairing = qkv.pairing;
     } else if (!qkv.k.empty()) {
-      RecordAppend(tape, layer, qkv.k, qkv.v);
+      RecordAppend(tape, layer, qkv);
     }
     if (qkv.q.empty()) return {};
     return RecordPaged(tape, input, layer, call.plan, {"attention", true, prefill_}).MergeLast();
@@ -426,7 +460,7 @@ class NativeMla final : public MlaLayer {
     return target;
   }
   Value RunLatent(Tape& tape, const Value& q, const AttentionCall& call) const override {
-    const AttendInput input{.q = q, .k = {}, .v = {}, .k2 = {}};
+    const AttendInput input{.q = q};
     return RecordPaged(tape, input, {&latent_, call.layout, call.cache}, call.plan, {"mla_latent"});
   }
   Partial Merge(Tape& tape, const Partial& a, const Partial& b) const override {

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <limits>
 
+#include "tenon/tensor/buffer.h"
+
 namespace tenon::backends {
 namespace {
 
@@ -59,9 +61,10 @@ Place PlaceOf(const LayerArgs& layer, int32_t request, int64_t t) {
 }
 
 struct AppendArgs {
-  Operand k, v;
+  Operand q, k, v;    // q: only to be rotated
+  Rotation rotation;  // of q and k
   LayerArgs layer;
-  int64_t k_row = 0, k_head = 0, v_row = 0, v_head = 0;  // floats
+  int64_t q_row = 0, q_head = 0, k_row = 0, k_head = 0, v_row = 0, v_head = 0;  // floats
 };
 
 void RunAppend(const AppendArgs& a, const RunContext& context, int64_t begin, int64_t end) {
@@ -72,6 +75,25 @@ void RunAppend(const AppendArgs& a, const RunContext& context, int64_t begin, in
     const float* v = a.v.For<float>(context.thread) + t * a.v_row;
     for (int64_t head = 0; head < kv_heads; ++head) {
       StoreNewRow(a.layer, t, head, {k + head * a.k_head, v + head * a.v_head});
+    }
+  }
+}
+
+// Scratch: a row of k.
+void RunRopeAppend(const AppendArgs& a, const RunContext& context, int64_t begin, int64_t end) {
+  const HeadGeometry& h = a.layer.facts->heads();
+  auto* rotated = reinterpret_cast<float*>(context.scratch);
+  for (int64_t t = begin; t < end; ++t) {
+    if (RequestOfRow(*a.layer.layout, t) < 0) return;
+    float* q = a.q.For<float>(context.thread) + t * a.q_row;
+    for (int64_t head = 0; head < h.heads; ++head, q += a.q_head) {
+      a.rotation.Run(context.thread, t, q, q, h.k_width);
+    }
+    const float* k = a.k.For<float>(context.thread) + t * a.k_row;
+    const float* v = a.v.For<float>(context.thread) + t * a.v_row;
+    for (int64_t head = 0; head < h.kv_heads; ++head) {
+      a.rotation.Run(context.thread, t, k + head * a.k_head, rotated, h.k_width);
+      StoreNewRow(a.layer, t, head, {rotated, v + head * a.v_head});
     }
   }
 }
@@ -231,12 +253,25 @@ void StoreNewRow(const LayerArgs& layer, int64_t t, int64_t kv_head, const NewRo
                         facts.heads().v_width);
 }
 
-void RecordAppend(Tape& tape, const LayerArgs& layer, const Value& k, const Value& v) {
+QkvView Rotated(Tape& tape, const QkvView& qkv) {
+  if (qkv.angles.empty()) return qkv;
+  return {tenon::Rotated(tape, qkv.q, qkv.angles, qkv.pairing),
+          tenon::Rotated(tape, qkv.k, qkv.angles, qkv.pairing),
+          qkv.v,
+          {}};
+}
+
+void RecordAppend(Tape& tape, const LayerArgs& layer, const QkvView& qkv) {
   const HeadGeometry& h = layer.facts->heads();
+  // Private rows are rotated by everyone, in place too.
+  const bool own = !qkv.angles.empty() && tape.IsPrivate(qkv.q);
+  const auto& [q, k, v, angles, pairing] = own ? Rotated(tape, qkv) : qkv;
   TN_CHECK(k.shape() == Shape({k.dim(0), h.kv_heads, h.k_width}) &&
                v.shape() == Shape({k.dim(0), h.kv_heads, h.v_width}),
            "k and v are [num_tokens, kv_heads, head_dim]");
-  RecordBuilder<AppendArgs> record(tape, "kv_append", "reference/kv_append");
+  const bool rotates = !angles.empty();
+  RecordBuilder<AppendArgs> record(tape, rotates ? "rope_append" : "kv_append",
+                                   rotates ? "reference/rope_append" : "reference/kv_append");
   AppendArgs& args = record.args();
   args.layer = layer;
   args.k_row = FloatStride(k, 0);
@@ -244,7 +279,14 @@ void RecordAppend(Tape& tape, const LayerArgs& layer, const Value& k, const Valu
   args.v_row = FloatStride(v, 0);
   args.v_head = FloatStride(v, 1);
   record.Read(&AppendArgs::k, k).Read(&AppendArgs::v, v).WriteResource(layer.cache);
-  record.Commit<RunAppend>({.items = k.dim(0), .grain = RowGrain(k.dim(0))});
+  Work work{.items = k.dim(0), .grain = RowGrain(k.dim(0))};
+  if (!rotates) return record.Commit<RunAppend>(work);
+  args.q_row = FloatStride(q, 0);
+  args.q_head = FloatStride(q, 1);
+  args.rotation = RotationBy(tape, angles, pairing);
+  record.Update(&AppendArgs::q, q).ReadInto(args.rotation.angles, angles);
+  work.scratch_bytes = RoundUp(h.k_width * static_cast<int64_t>(sizeof(float)), Buffer::kAlignment);
+  record.Commit<RunRopeAppend>(work);
 }
 
 void RecordAppendLatent(Tape& tape, const LayerArgs& layer, const Value& latent) {
@@ -291,7 +333,7 @@ AttendInput ExpandedInput(const MlaLayer::Expanded& rows) {
           .chunk_rows = rows.chunk_rows};
 }
 
-void FillAttend(const AttendInput& input, const LayerArgs& layer,
+void FillAttend(const Tape& tape, const AttendInput& input, const LayerArgs& layer,
                 RecordBuilder<AttendRecord>& record) {
   const HeadGeometry& h = layer.facts->heads();
   AttendRecord& a = record.args();
@@ -305,6 +347,11 @@ void FillAttend(const AttendInput& input, const LayerArgs& layer,
   a.q_head = FloatStride(input.q, 1);
   record.Read(&AttendRecord::q, input.q);
   a.appends = input.source == KeySource::kPaged && !input.k.empty();
+  TN_CHECK(a.appends || input.angles.empty(), "what is rotated is appended");
+  if (!input.angles.empty()) {
+    a.rotation = RotationBy(tape, input.angles, input.pairing);
+    record.ReadInto(a.rotation.angles, input.angles);
+  }
   if (a.appends) {
     record.WriteResource(layer.cache);
   } else if (input.source == KeySource::kPaged) {

@@ -59,9 +59,12 @@ int32_t RequestOfRow(const StepLayout& layout, int64_t row);
 // Rows that belong to requests: [0, covered).
 int64_t CoveredRows(const StepLayout& layout);
 
+// The view with q and k rotated, if they are still to be, by records of their own.
+QkvView Rotated(Tape& tape, const QkvView& qkv);
 // Records the writing of k and v (each [num_tokens, kv_heads, their head_dim]) into the cache: as
-// the last rows before kv_len, for a cross layer before cross_len.
-void RecordAppend(Tape& tape, const LayerArgs& layer, const Value& k, const Value& v);
+// the last rows before kv_len, for a cross layer before cross_len. On the way k is rotated, and q
+// in place, if they are still to be.
+void RecordAppend(Tape& tape, const LayerArgs& layer, const QkvView& qkv);
 // Writes row t of the step's k and v, one kv head of them, into its place in the cache.
 struct NewRow {
   const float* k = nullptr;  // [k_width]
@@ -86,6 +89,7 @@ struct AttendRecord {
   Operand q, k, v, k2;  // k2: not for kPaged; k, v there: rows to append first (`appends`)
   Operand out, stats;   // stats may be absent
   Operand slots;        // partial sums of NATIVE's decode
+  Rotation rotation;    // of q, and of k that is appended
   LayerArgs layer;
   const StepPlan* plan = nullptr;
   int64_t num_tokens = 0;
@@ -103,10 +107,12 @@ struct AttendRecord {
 // Queries and keys of one call. k, v, k2 as in AttendRecord: for kPaged, k and v (or neither) are
 // appended.
 struct AttendInput {
-  Value q;
-  Value k;
-  Value v;
-  Value k2;
+  Value q = {};
+  Value k = {};
+  Value v = {};
+  Value k2 = {};
+  Value angles = {};  // as QkvView's; only of kPaged with k and v
+  RopePairing pairing = RopePairing::kHalf;
   KeySource source = KeySource::kPaged;
   int64_t chunk = -1;  // kGathered
   int64_t chunk_rows = 0;
@@ -114,7 +120,7 @@ struct AttendInput {
 AttendInput ExpandedInput(const MlaLayer::Expanded& rows);
 
 // Operands, strides and resources of `input`; the caller adds what it writes.
-void FillAttend(const AttendInput& input, const LayerArgs& layer,
+void FillAttend(const Tape& tape, const AttendInput& input, const LayerArgs& layer,
                 RecordBuilder<AttendRecord>& record);
 // New values for the results: out [num_tokens, heads, v_width], stats as in MlaLayer::Partial.
 MlaLayer::Partial NewPartial(Tape& tape, const LayerFacts& facts, int64_t num_tokens,

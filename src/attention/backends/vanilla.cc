@@ -33,7 +33,7 @@ MlaLayer::Partial RecordVanilla(Tape& tape, const LayerArgs& layer, const Attend
   const HeadGeometry& h = layer.facts->heads();
   const MlaLayer::Partial partial = NewPartial(tape, *layer.facts, input.q.dim(0), with_stats);
   RecordBuilder<AttendRecord> record(tape, op, kName);
-  FillAttend(input, layer, record);
+  FillAttend(tape, input, layer, record);
   record.Write(&AttendRecord::out, partial.out);
   if (with_stats) record.Write(&AttendRecord::stats, partial.stats);
   const int64_t scratch =
@@ -49,10 +49,11 @@ class VanillaLayer final : public AttentionLayer {
   VanillaLayer(const AttentionSpec& spec, const AttentionKernels& kernels)
       : facts_(spec, spec.kv_layout.value_or(KvLayout::kNhd), GeometryOf(spec), kernels) {}
 
-  Value Run(Tape& tape, const QkvView& qkv, const AttentionCall& call) const override {
+  Value Run(Tape& tape, const QkvView& given, const AttentionCall& call) const override {
+    const QkvView qkv = Rotated(tape, given);
     const LayerArgs layer{&facts_, call.layout, call.cache};
     const bool encoder = facts_.spec().kind == AttentionKind::kEncoder;
-    if (!qkv.k.empty() && !encoder) RecordAppend(tape, layer, qkv.k, qkv.v);
+    if (!qkv.k.empty() && !encoder) RecordAppend(tape, layer, qkv);
     if (qkv.q.empty()) return {};
     AttendInput input{.q = qkv.q, .k = qkv.k, .v = qkv.v, .k2 = {}};
     input.source = encoder ? KeySource::kOwnRows : KeySource::kPaged;
@@ -81,7 +82,7 @@ class VanillaMla final : public MlaLayer {
                          "mla_expanded", true);
   }
   Value RunLatent(Tape& tape, const Value& q, const AttentionCall& call) const override {
-    const AttendInput input{.q = q, .k = {}, .v = {}, .k2 = {}};
+    const AttendInput input{.q = q};
     return RecordVanilla(tape, {&latent_, call.layout, call.cache}, input, "mla_latent", false).out;
   }
   Partial Merge(Tape& tape, const Partial& a, const Partial& b) const override {
