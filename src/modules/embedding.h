@@ -47,7 +47,7 @@ class LmHead : public Module {
   MatrixRef matrix_;
 };
 
-// The rows whose logits are wanted, of x [num_tokens, hidden]; x itself when all are.
+// The rows whose logits are wanted, of x [num_tokens, hidden]; x itself when it has no others.
 Value LogitRows(Forward& pass, const Value& x);
 
 }  // namespace tenon

@@ -1,5 +1,7 @@
 #include "tenon/modules/residual.h"
 
+#include "tenon/modules/embedding.h"
+
 namespace tenon {
 
 Value Residual::Norm(Forward& pass, const NormWeights& weights) {
@@ -19,6 +21,12 @@ Value Residual::Sum(Forward& pass) {
     pending_.erase(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(count));
   }
   return base_;
+}
+
+void Residual::KeepLogitRows(Forward& pass) {
+  if (pass.taps) return;
+  base_ = LogitRows(pass, base_);
+  for (Value& addend : pending_) addend = LogitRows(pass, addend);
 }
 
 void Residual::Tap(Forward& pass, const std::string& name) {

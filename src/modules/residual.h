@@ -18,6 +18,9 @@ class Residual {
   Value Norm(Forward& pass, const NormWeights& weights);
   // base + pending, materialised.
   Value Sum(Forward& pass);
+  // Drops the rows that no logits are asked for: after the last attention, where nothing reads them
+  // any more. All stay when taps are on. LogitRows (embedding.h) takes the stream either way.
+  void KeepLogitRows(Forward& pass);
   // Keeps the sum under `name` when taps are on; costs nothing otherwise.
   void Tap(Forward& pass, const std::string& name);
 

@@ -157,7 +157,8 @@ class ExpertMlp {
 class Block {
  public:
   Block(const Scope& scope, const DeepseekV2Config& c, const RopeTable& rope, int layer)
-      : attention_norm_(scope / "input_layernorm", c.norm()),
+      : is_last_(layer + 1 == c.layers.value),
+        attention_norm_(scope / "input_layernorm", c.norm()),
         attention_(scope / "self_attn", {.spec = c.Attention(layer),
                                          .hidden = c.hidden.value,
                                          .rope = &rope,
@@ -172,6 +173,7 @@ class Block {
 
   void operator()(Forward& pass, Residual& x) const {
     x.Add(attention_(pass, attention_norm_(pass, x)));
+    if (is_last_) x.KeepLogitRows(pass);
     const Value normed = mlp_norm_(pass, x);
     if (dense_) {
       x.Add((*dense_)(pass, normed));
@@ -181,6 +183,7 @@ class Block {
   }
 
  private:
+  bool is_last_;
   NormModule attention_norm_;
   Mla attention_;
   NormModule mlp_norm_;

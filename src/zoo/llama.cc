@@ -48,7 +48,8 @@ struct LlamaConfig : ModelConfig {
 class Block {
  public:
   Block(const Scope& scope, const LlamaConfig& c, const RopeTable& rope, int layer)
-      : attention_norm_(scope / "input_layernorm", c.norm()),
+      : is_last_(layer + 1 == c.layers.value),
+        attention_norm_(scope / "input_layernorm", c.norm()),
         attention_(scope / "self_attn", {.spec = c.Attention(layer),
                                          .hidden = c.hidden.value,
                                          .qkv_bias = c.attention_bias,
@@ -62,10 +63,12 @@ class Block {
 
   void operator()(Forward& pass, Residual& x) const {
     x.Add(attention_(pass, attention_norm_(pass, x)));
+    if (is_last_) x.KeepLogitRows(pass);
     x.Add(mlp_(pass, mlp_norm_(pass, x)));
   }
 
  private:
+  bool is_last_;
   NormModule attention_norm_;
   SelfAttention attention_;
   NormModule mlp_norm_;

@@ -61,7 +61,8 @@ struct MixtralConfig : ModelConfig {
 class Block {
  public:
   Block(const Scope& scope, const MixtralConfig& c, const RopeTable& rope, int layer)
-      : attention_norm_(scope / "input_layernorm", c.norm()),
+      : is_last_(layer + 1 == c.layers.value),
+        attention_norm_(scope / "input_layernorm", c.norm()),
         attention_(scope / "self_attn",
                    {.spec = c.Attention(layer), .hidden = c.hidden.value, .rope = &rope}),
         moe_norm_(scope / "post_attention_layernorm", c.norm()),
@@ -69,10 +70,12 @@ class Block {
 
   void operator()(Forward& pass, Residual& x) const {
     x.Add(attention_(pass, attention_norm_(pass, x)));
+    if (is_last_) x.KeepLogitRows(pass);
     x.Add(moe_(pass, moe_norm_(pass, x)));
   }
 
  private:
+  bool is_last_;
   NormModule attention_norm_;
   SelfAttention attention_;
   NormModule moe_norm_;

@@ -5,6 +5,7 @@
 #include <rapidcheck.h>
 
 #include "modules/bench.h"
+#include "tenon/modules/embedding.h"
 #include "tenon/modules/norm.h"
 
 namespace tenon {
@@ -138,6 +139,36 @@ TEST_F(ResidualTest, TheNormConsumesWhatIsPending) {
   for (size_t i = 0; i < expected.size(); ++i) expected[i] += D(a[i]) + D(b[i]);
   ExpectNear(results[1], NormOf(expected));
   ExpectNear(results[2], expected);
+}
+
+// After the last attention only the rows of logits go on, unless all are to be seen.
+TEST_F(ResidualTest, RowsWithoutLogitsMayGo) {
+  const std::vector<float> base = Floats(4 * kWidth, 9);
+  const std::vector<float> a = Floats(4 * kWidth, 10);
+  const std::vector<int32_t> wanted = {3, 1};
+  std::vector<double> sums;
+  for (const int32_t row : wanted) {
+    for (size_t i = 0; i < kWidth; ++i) {
+      const size_t at = static_cast<size_t>(row) * kWidth + i;
+      sums.push_back(D(base[at]) + D(a[at]));
+    }
+  }
+  for (const bool taps : {false, true}) {
+    for (const int32_t count : {2, 0}) {
+      Recording recording(4);
+      recording.layout.logit_rows = wanted.data();
+      recording.layout.num_logit_rows = count;
+      recording.pass.taps = taps;
+      Residual stream(recording.Input(base));
+      stream.Add(recording.Input(a));
+      stream.KeepLogitRows(recording.pass);
+      const Value normed = (*norm_)(recording.pass, stream);
+      EXPECT_EQ(normed.dim(0), taps ? 4 : count);
+      const Value rows = LogitRows(recording.pass, normed);
+      ASSERT_EQ(rows.dim(0), count);
+      if (count > 0) ExpectNear(recording.Run(rows), NormOf(sums));
+    }
+  }
 }
 
 TEST_F(ResidualTest, ATapCostsNothingUnlessWanted) {
