@@ -114,11 +114,10 @@ void RunMany(const GatedArgs& a, const RunContext& context, int64_t begin, int64
   }
 }
 
-GatedArgs& Fill(GatedArgs& args, const Tape& tape, Activation activation,
-                std::span<const MatrixRef, 2> gate_up, const Value& input, const Value& y) {
+GatedArgs& Fill(GatedArgs& args, const Tape& tape, std::span<const MatrixRef, 2> gate_up,
+                const Value& input, const Value& y) {
   args.matrices = gate_up.data();
   args.elementwise = &tape.kernels().elementwise;
-  args.activation = activation;
   args.x_stride = input.stride_bytes(0);
   args.y_stride = y.stride_bytes(0);
   return args;
@@ -133,7 +132,8 @@ Value RecordFew(Tape& tape, Activation activation, std::span<const MatrixRef, 2>
   const int64_t groups = CeilDiv(gate_up[0].rows, group_rows);
   const Value y = tape.NewValue(DType::kF32, {num_tokens, gate_up[0].rows});
   RecordBuilder<GatedArgs> record(tape, "gated_matmul", kernel.matmul.name);
-  GatedArgs& args = Fill(record.args(), tape, activation, gate_up, packed, y);
+  GatedArgs& args = Fill(record.args(), tape, gate_up, packed, y);
+  args.activation = activation;
   args.num_tokens = num_tokens;
   args.few = kernel.matmul.run;
   args.group_rows = group_rows;
@@ -154,7 +154,8 @@ Value RecordMany(Tape& tape, Activation activation, std::span<const MatrixRef, 2
   const int64_t panels = CeilDiv(gate_up[0].rows, kPanelRows);
   const Value y = tape.NewValue(DType::kU8, {blocks.dim(0), form.Bytes(gate_up[0].rows)});
   RecordBuilder<GatedArgs> record(tape, "gated_matmul", kernel.name);
-  GatedArgs& args = Fill(record.args(), tape, activation, gate_up, blocks, y);
+  GatedArgs& args = Fill(record.args(), tape, gate_up, blocks, y);
+  args.activation = activation;
   args.num_tokens = num_tokens;
   args.panel = kernel.run;
   args.blocks = &form;

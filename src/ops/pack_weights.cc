@@ -20,7 +20,7 @@ struct Part {
 
 // Large enough for a run of reads, small enough to share out.
 std::vector<Part> PartsOf(std::span<const Packing> packings) {
-  constexpr int64_t kPartBytes = 256 * 1024;
+  constexpr int64_t kPartBytes = int64_t{256} * 1024;
   std::vector<Part> parts;
   for (const Packing& packing : packings) {
     const int64_t group_bytes = std::max<int64_t>(1, kPackedRows * packing.stored.row_bytes);

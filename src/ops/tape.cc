@@ -208,7 +208,7 @@ void Tape::Run(ThreadTeam& team) {
 // stretch of weights, and that no more than this waits for a thread that something else holds up.
 int64_t Tape::OwnItems(const Work& work, int threads) {
   if (work.weight_bytes == 0) return 0;
-  return work.items / (2 * threads) / work.grain * work.grain;
+  return work.items / (int64_t{2} * threads) / work.grain * work.grain;
 }
 
 void Tape::RunRecord(size_t index, const RunContext& context) {

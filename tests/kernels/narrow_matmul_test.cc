@@ -269,8 +269,7 @@ TEST(NarrowMatmul, EveryKernelHasItsPacking) {
     EXPECT_NE(kernels.Few(dtype).matmul.run, nullptr) << NameOf(dtype);
     EXPECT_NE(kernels.Panels(dtype).run, nullptr) << NameOf(dtype);
   }
-  for (const DType dtype :
-       {DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kQ4_K}) {
+  for (const DType dtype : {DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kQ4_K}) {
     EXPECT_NE(kernels.Packed(dtype).pack.run, nullptr) << NameOf(dtype);
   }
 }

@@ -1,6 +1,5 @@
-// Many tokens with bf16 tiles: 64 rows of weights are expanded to pairs in L2, then multiplied with
-// blocks of 32 tokens, 32 x 32 sums in four tiles. A part of a panel stays in L1 while the tokens
-// pass by.
+// Many tokens with bf16 tiles: 32 rows of weights are expanded to pairs that stay in L1 while
+// blocks of 32 tokens pass by, 32 x 32 sums in four tiles.
 #include "tenon/kernels/cpu/amx/tiles.h"
 
 #include "tenon/kernels/cpu/amx/tile_product.h"

@@ -102,8 +102,8 @@ TN_INLINE void PackQ4KScales(const Rows& rows, int64_t offset, std::byte* unit) 
     BlockQ4K block;
     __builtin_memcpy(&block.scales, rows.At(r, offset + int64_t{offsetof(BlockQ4K, scales)}),
                      sizeof(block.scales));
-    for (int group = 0; group < 8; ++group) {
-      const BlockQ4K::GroupScale scale = block.ScaleOf(group);
+    for (int64_t group = 0; group < 8; ++group) {
+      const BlockQ4K::GroupScale scale = block.ScaleOf(static_cast<int>(group));
       bytes[group * 2 * kPackedRows + r] = static_cast<std::byte>(scale.scale);
       bytes[group * 2 * kPackedRows + kPackedRows + r] = static_cast<std::byte>(scale.minimum);
     }

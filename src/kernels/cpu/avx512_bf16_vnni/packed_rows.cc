@@ -125,19 +125,20 @@ struct Blocks {
 };
 
 struct Q4K {
+  static constexpr int64_t kCoupleBytes = PackedQ4K::kCoupleVectors * kVectorBytes;
+
   template <int T, int S>
   TN_INLINE static void Sum(const NarrowMatmulArgs& a, const std::byte* w, const std::byte* x,
                             __m512 (*sums)[T]) {
     const int64_t group_bytes = kPackedRows * a.row_bytes;
-    constexpr int64_t kCoupleBytes = PackedQ4K::kCoupleVectors * kVectorBytes;
     for (int64_t unit = 0; unit < group_bytes; unit += PackedQ4K::kBytes) {
       PrefetchStreams<S>(w, group_bytes, unit, PackedQ4K::kQuants);
       for (int64_t p = 0; p < PackedQ4K::kCouples; ++p, x += 2 * kIntegersBlockBytes) {
-        const int64_t quants = unit + PackedQ4K::kQuants + p * kCoupleBytes;
-        PrefetchStreams<S>(w, group_bytes, quants, kCoupleBytes);
+        PrefetchStreams<S>(w, group_bytes, unit + PackedQ4K::kQuants + p * kCoupleBytes,
+                           kCoupleBytes);
         for (int s = 0; s < S; ++s) {
           AddCouple<T>({x, a.x_stride}, {x + kIntegersBlockBytes, a.x_stride},
-                       w + s * group_bytes + quants, w + s * group_bytes + unit, p, sums[s]);
+                       w + s * group_bytes + unit, p, sums[s]);
         }
       }
     }
@@ -145,8 +146,9 @@ struct Q4K {
 
   // Groups 2 couple and 2 couple + 1.
   template <int T>
-  TN_INLINE static void AddCouple(BlockDot<0, T> low, BlockDot<0, T> high, const std::byte* quants,
-                                  const std::byte* unit, int64_t couple, __m512* sums) {
+  TN_INLINE static void AddCouple(BlockDot<0, T> low, BlockDot<0, T> high, const std::byte* unit,
+                                  int64_t couple, __m512* sums) {
+    const std::byte* quants = unit + PackedQ4K::kQuants + couple * kCoupleBytes;
     for (int64_t v = 0; v < PackedQ4K::kCoupleVectors; ++v) {
       const __m512i q = _mm512_load_si512(quants + v * kVectorBytes);
       low.Add(LowHalves(q), v);
