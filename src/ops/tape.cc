@@ -220,7 +220,7 @@ void Tape::RunRecord(size_t index, const RunContext& context) {
   }
   const int64_t own = OwnItems(record.work, context.threads);
   const int64_t first = context.thread * own;
-  if (first < items) {
+  if (own > 0 && first < items) {
     record.run(record.args.data(), context, first, std::min(first + own, items));
   }
   const int64_t grain = record.work.grain;

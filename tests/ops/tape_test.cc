@@ -5,6 +5,7 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
@@ -317,6 +318,41 @@ TEST(Tape, EachThreadHasItsScratch) {
   tape.Run(team);
   const auto* values = tape.ViewOf(y).as<int64_t>();
   EXPECT_EQ(std::count(values, values + 1000, 1), 1000);
+}
+
+struct CountArgs {
+  std::atomic<int64_t>* runs = nullptr;   // of ranges that start with the first item
+  std::atomic<int64_t>* items = nullptr;  // [items]: how often each was done
+};
+void RunCount(const CountArgs& args, const RunContext& /*context*/, int64_t begin, int64_t end) {
+  ASSERT_LT(begin, end);
+  if (begin == 0) ++*args.runs;
+  for (int64_t i = begin; i < end; ++i) ++args.items[i];
+}
+
+// Each item is done once and by a range that is not empty, whether weights are read or not: what a
+// record does once per step it does where a range starts with the first item.
+TEST(Tape, EveryItemOnce) {
+  for (const int threads : {1, 2, 3, 7}) {
+    for (const int64_t items : {1, 2, 5, 64, 100}) {
+      for (const int64_t grain : {1, 4, 200}) {
+        for (const int64_t weight_bytes : {0, 1000}) {
+          std::atomic<int64_t> runs = 0;
+          std::vector<std::atomic<int64_t>> done(static_cast<size_t>(items));
+          Tape tape(Kernels());
+          RecordBuilder<CountArgs> record(tape, "test", "test");
+          record.args() = {&runs, done.data()};
+          record.Commit<RunCount>({.items = items, .grain = grain, .weight_bytes = weight_bytes});
+          tape.Seal(threads);
+          tape.Bind(nullptr, nullptr);
+          ThreadTeam team(threads);
+          tape.Run(team);
+          EXPECT_EQ(runs, 1);
+          for (const auto& count : done) EXPECT_EQ(count, 1);
+        }
+      }
+    }
+  }
 }
 
 TEST(Tape, NamesItsRecords) {
