@@ -54,7 +54,8 @@ struct Work {
   int64_t grain = 1;          // items taken at a time
   bool everyone = false;      // each thread does all of it, writing private values only
   int64_t scratch_bytes = 0;  // per thread
-  // Of matrix products, for profiles: weights read, and operations (a multiply-add is two).
+  // Of matrix products: weights read, and operations (a multiply-add is two). For profiles; and
+  // where weights are read, each thread starts with a long stretch of items (OwnItems).
   int64_t weight_bytes = 0;
   int64_t operations = 0;
 };
