@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "tenon/numeric/scale_grid.h"
 #include "tenon/ops/tape.h"
 
 namespace tenon {
@@ -19,6 +20,11 @@ std::string_view NameOf(Compute compute);
 // with narrow activations reads packed ones.
 enum class HeldForm : uint8_t { kRows, kPacked };
 
+// What the checkpoint's scheme wants of the inputs of a product, beyond `Compute`. kInt8PerToken:
+// rounded to int8 with one scale per token, max|x| / 127, where products are narrow at all; fp32
+// compute leaves them as they are.
+enum class InputRounding : uint8_t { kNone, kInt8PerToken };
+
 // One weight matrix as it is held: [rows, cols], rows contiguous, any float DType incl. blocks. Ops
 // keep the address of a MatrixRef, so it lives as long as the tape; `data` is null on meta.
 struct MatrixRef {
@@ -30,6 +36,8 @@ struct MatrixRef {
   const float* bias = nullptr;  // [rows] or null
   Compute compute = Compute::kFp32;
   HeldForm form = HeldForm::kRows;
+  ScaleGrid scales;  // of kF8E4M3 and kI8 codes; other dtypes have none
+  InputRounding input = InputRounding::kNone;
 };
 
 // What one product with the segments reads of them, and its operations for num_tokens.
