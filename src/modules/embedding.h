@@ -27,10 +27,12 @@ class Embedding : public Module {
 };
 
 // Rule (DESIGN section 5): present in the file -> its own parameter, whatever the config says;
-// absent and tied -> the embedding's; absent and untied -> an error.
+// absent and tied -> the embedding's; absent and untied -> an error. Quantised only by a key of its
+// own, or by the scheme for all layers where the file has scales for it; never as the embedding's.
 class LmHead : public Module {
  public:
   LmHead(const Scope& scope, Embedding& embedding, bool tied, bool has_bias = false);
+  void Quantise(Quantiser& quantiser) override;
   void CreateWeights(LoadContext& context) override;
   void LinkWeights() override;
 
@@ -40,10 +42,16 @@ class LmHead : public Module {
   }
 
  private:
+  // Its own matrix is there to be used.
+  bool IsPresent(const LoadContext& context) const;
+
   Embedding& embedding_;
   bool tied_;
   bool has_bias_;
   bool shared_ = false;
+  bool created_ = false;
+  WeightMatrix weight_;
+  const Parameter* bias_ = nullptr;
   MatrixRef matrix_;
 };
 

@@ -21,6 +21,7 @@
 namespace tenon {
 
 class AttentionCore;
+class LinearMethodTable;
 class Module;
 class RopeTable;
 
@@ -49,8 +50,9 @@ struct LoadContext {
   MachineProfile machine;
   const KernelTable* kernels = nullptr;
   const BackendTable* backends = nullptr;
-  const TensorIndex* index = nullptr;  // null: a config without weights (what-if)
-  DType default_dtype = DType::kBF16;  // of weights when there is no index
+  const LinearMethodTable* linear_methods = nullptr;  // null: the built-in ones
+  const TensorIndex* index = nullptr;                 // null: a config without weights (what-if)
+  DType default_dtype = DType::kBF16;                 // of weights when there is no index
   Container container = Container::kHuggingFace;
 
   // Out.
@@ -60,6 +62,7 @@ struct LoadContext {
   std::map<std::string, AttentionCore*> attention_layers;  // key "3"; "3_0", "3_1" on collision
   std::vector<DeclaredCache> caches;
   std::vector<RopeTable*> ropes;
+  int64_t idle_input_scales = 0;  // in the file, of which no product makes use
 
   void Error(std::string text) { errors.push_back(std::move(text)); }
   // Collects the refusal of a decision that needed consent.

@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,9 @@ class Parameter {
     kProduct,   // the same, but only products read it: packed where the options want that
     kFloat32,   // vectors: a few numbers, widened once
   };
-  Parameter(std::string path, const Shape& shape, Form form)
-      : path_(std::move(path)), shape_(shape), form_(form) {}
+  // codes: the weight is stored as these, which mean numbers only with scales beside them.
+  Parameter(std::string path, const Shape& shape, Form form, std::optional<DType> codes = {})
+      : path_(std::move(path)), shape_(shape), form_(form), codes_(codes) {}
 
   const std::string& path() const { return path_; }  // canonical name
   const Shape& shape() const { return shape_; }
@@ -63,6 +65,8 @@ class Parameter {
   const float* floats() const { return view_.as<float>(); }  // kFloat32, after Load
 
  private:
+  // Why the stored type will not do, with the fix; empty: it does.
+  std::string ProblemWith(DType dtype) const;
   int64_t BytesAs(DType dtype) const {
     return shape_.rows() * RowBytes(dtype, shape_.rank() == 0 ? 1 : shape_.dim(-1));
   }
@@ -70,6 +74,7 @@ class Parameter {
   std::string path_;
   Shape shape_;
   Form form_;
+  std::optional<DType> codes_;
   DType stored_dtype_ = DType::kF32;
   Compute compute_ = Compute::kFp32;
   const IndexedTensor* source_ = nullptr;
@@ -80,6 +85,8 @@ class Parameter {
   int64_t packed_row_bytes_ = 0;  // 0: held as rows
   const std::byte* packed_ = nullptr;
 };
+
+class Quantiser;
 
 class Module {
  public:
@@ -93,6 +100,7 @@ class Module {
   const std::string& path() const { return path_; }
 
   // Phases after construction, in this order.
+  virtual void Quantise(Quantiser& /*quantiser*/) {}  // ask for the scheme of each weight matrix
   virtual void SelectAttention(LoadContext& /*context*/) {
   }  // backend and kernels per attention layer
   virtual void CreateWeights(LoadContext& /*context*/) {}  // declare parameters against the index
@@ -103,10 +111,11 @@ class Module {
 
   std::deque<Parameter>& parameters() { return parameters_; }
 
- protected:
   // A parameter of this module, declared at once; its errors go to the context.
   Parameter& AddParameter(LoadContext& context, const std::string& path, const Shape& shape,
-                          Parameter::Form form);
+                          Parameter::Form form, std::optional<DType> codes = {});
+
+ protected:
   std::deque<Parameter> parameters_;
 
  private:
@@ -145,5 +154,7 @@ MatrixRef MetaMatrixOf(const Parameter& parameter);
 // Its rows as they are stored, whether products read them or a packed copy.
 MatrixRef RowsOf(const Parameter& parameter);
 MatrixRef MetaRowsOf(const Parameter& parameter);
+// A row of a matrix that is held as rows: numbers, with the scales applied.
+void DecodeRow(const MatrixRef& matrix, int64_t row, float* out);
 
 }  // namespace tenon
