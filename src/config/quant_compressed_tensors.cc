@@ -89,7 +89,7 @@ QuantScheme ReadScheme(QuantReading& reading, ConfigReader& group) {
 void ReadCompressedTensors(QuantReading& reading) {
   ConfigReader& s = reading.reader;
   ExpectSetting(reading, s, "quantization_status", {nullptr, "compressed", "frozen"});
-  s.Ignore({"global_compression_ratio"});
+  s.Ignore({"global_compression_ratio", "format"});  // each group has asked for its format
   for (const char* key : {"sparsity_config", "transform_config"}) {
     ExpectSetting(reading, s, key, {nullptr, Json::Object{}});
   }

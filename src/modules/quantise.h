@@ -37,6 +37,9 @@ class Quantiser {
   const QuantScheme* SchemeOf(const LinearName& name);
   // Keys that meant nothing are errors; what was decided is recorded.
   void Finish();
+  int64_t comparisons() const {
+    return (excludes_ ? excludes_->comparisons() : 0) + (layers_ ? layers_->comparisons() : 0);
+  }
 
  private:
   enum class Reason { kGlobal, kOwnKey, kFusedKey, kExpertsKey, kExcluded, kUnscaled };
