@@ -28,7 +28,7 @@ class ScaledCodes final : public LinearMethod {
     matrix.weight = &owner.AddParameter(context, matrix.path + ".weight",
                                         {matrix.rows, matrix.cols}, matrix.form, scheme.codes);
     const std::string scales = NameOfScales(context, matrix);
-    if (scales.empty()) return;
+    if (scales.empty() || !AreInOneOrder(context, matrix, scales)) return;
     matrix.scales =
         &owner.AddParameter(context, scales, ScaleShape(matrix), Parameter::Form::kFloat32);
     NoteInputScales(context, matrix);
@@ -67,6 +67,20 @@ class ScaledCodes final : public LinearMethod {
         "the layer out",
         matrix.path, Join(scheme.scale_names, " or "), scheme.Text()));
     return "";
+  }
+
+  // A family that permutes or cuts the weight would have to do so with its scales.
+  static bool AreInOneOrder(LoadContext& context, const WeightMatrix& matrix,
+                            const std::string& scales) {
+    if (context.index == nullptr || matrix.scheme->block_rows == 0) return true;
+    const IndexedTensor* weight = context.index->Find(matrix.path + ".weight");
+    const bool changed = weight != nullptr && weight->transform != nullptr;
+    if (!changed || context.index->Find(scales)->transform != nullptr) return true;
+    context.Error(fmt::format(
+        "{}.weight: the file has it in another order than the model, its scales ({}) have no rule "
+        "for that; fix: use the checkpoint as it was before quantisation",
+        matrix.path, scales));
+    return false;
   }
 
   // Products round inputs by the token or not at all; the scale that was calibrated is not needed.

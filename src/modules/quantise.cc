@@ -212,12 +212,17 @@ void Quantiser::CheckUnmatched() {
     for (const Module* module : context_.modules) Match(excludes_, module->path());
   }
   if (context_.index != nullptr && (has_unmatched(excludes_) || has_unmatched(layers_))) {
+    std::string_view last;  // a module's tensors are neighbours
+    const auto match = [&](std::string_view module, bool skipped) {
+      if (module == last) return;
+      last = module;
+      Match(excludes_, module);
+      if (skipped) Match(layers_, module);
+    };
     for (const IndexedTensor& tensor : context_.index->tensors()) {
       const bool skipped = is_skippable(tensor.stored->name);
-      for (const std::string_view name : {tensor.name, tensor.stored->name}) {
-        Match(excludes_, ParentOf(name));
-        if (skipped) Match(layers_, ParentOf(name));
-      }
+      match(ParentOf(tensor.name), skipped);
+      match(ParentOf(tensor.stored->name), skipped);
     }
   }
   const auto complain = [&](const std::optional<QuantKeySet>& keys, std::string_view kind) {

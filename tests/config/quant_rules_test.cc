@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "config/test_json.h"
 #include "support/paths.h"
 
@@ -238,6 +240,56 @@ TEST(QuantRules, AllProblemsAtOnce) {
 TEST(QuantRules, SettingsWithoutMeaningAreKept) {
   EXPECT_EQ(RulesOf(R"({"quant_method": "fp8", "colour": 3})").unread,
             std::vector<std::string>{"colour"});
+}
+
+// `value` with one of its inner values replaced, for each of them.
+void ForEachDamage(const Json& value, const Json& with, const std::function<void(Json)>& visit) {
+  visit(with);
+  if (value.is_object()) {
+    for (const auto& [key, member] : value.as_object()) {
+      ForEachDamage(member, with, [&, k = key](Json damaged) {
+        Json copy = value;
+        copy.Set(k, std::move(damaged));
+        visit(std::move(copy));
+      });
+    }
+  } else if (value.is_array()) {
+    for (size_t i = 0; i < value.as_array().size(); ++i) {
+      ForEachDamage(value.as_array()[i], with, [&](Json damaged) {
+        Json copy = value;
+        copy.as_array()[i] = std::move(damaged);
+        visit(std::move(copy));
+      });
+    }
+  }
+}
+
+TEST(QuantRules, DamagedSettingsAreReadOrRefused) {
+  const std::vector<Json> wholes = {
+      J(R"({"quant_method": "fp8", "weight_block_size": [128, 128], "ignored_layers": ["a"],
+            "kv_cache_scheme": {"num_bits": 8, "type": "float"}})"),
+      J(Group("int-quantized", kIntWeights, kIntInput, R"(, "ignore": ["re:a.*"])")),
+      J(R"({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "exclude_modules": ["*"],
+            "quantized_layers": {"a": {"quant_algo": "FP8"}}, "kv_cache_quant_algo": "FP8"})")};
+  int tried = 0;
+  for (const Json& whole : wholes) {
+    ASSERT_TRUE(ReadQuantRules(ConfigOf(whole.Dump())).ok());
+    for (const Json& with :
+         {Json(), Json(true), Json(-1), Json(1e300), Json(""), Json("x"), Json(Json::Array{}),
+          Json(Json::Array{Json(), 7}), Json(Json::Object{}), Json(Json::Object{{"", Json(3)}})}) {
+      ForEachDamage(whole, with, [&](Json damaged) {
+        Json config;
+        config.Set("quantization_config", std::move(damaged));
+        ConfigReader reader(config);
+        const QuantConfig quant = ReadQuantConfig(reader, nullptr);
+        if (!reader.ok()) return;
+        const Result<QuantRules> rules = ReadQuantRules(quant);
+        if (!rules.ok()) EXPECT_EQ(rules.code(), StatusCode::kRefused) << rules.message();
+        ++tried;
+      });
+    }
+  }
+  EXPECT_GT(tried, 200);
 }
 
 // The settings that the producers' own tools wrote.
