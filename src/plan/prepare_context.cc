@@ -149,6 +149,8 @@ Status PrepareContext(PlannedModel& plan) {
   context.options.mla_context_chunk = options.mla_context_chunk.value;
   plan.backends = BuiltinBackends(*plan.kernels);
   context.backends = &plan.backends;
+  plan.linear_methods = LinearMethodTable::Builtin();
+  context.linear_methods = &plan.linear_methods;
   TN_RETURN_IF_ERROR(CheckBackendName(options.attn_backend, plan.backends));
   context.container = plan.checkpoint->container();
   context.default_dtype = plan.config->stored_dtype.value.value_or(DType::kF32);
