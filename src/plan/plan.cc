@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tenon/plan/phases.h"
+#include "tenon/registry/plugin_loader.h"
 
 namespace tenon {
 
@@ -20,6 +21,10 @@ Result<std::unique_ptr<PlannedModel>> PlanModel(const std::string& path, EngineO
   auto plan = std::make_unique<PlannedModel>();
   plan->options = std::move(options);
   TN_ASSIGN_OR_RETURN(plan->checkpoint, Checkpoint::Open(path));
+  // They may bring what the checkpoint names.
+  const auto& plugins = plan->options.custom_module_dirs;
+  TN_RETURN_IF_ERROR(OpenPlugins(plugins.value, registry),
+                     "custom-module-dirs (" + plugins.origin.Text() + ")");
   TN_ASSIGN_OR_RETURN(const Identity identity, IdentityOf(*plan->checkpoint, registry), path);
   TN_ASSIGN_OR_RETURN(plan->resolution, Resolve(identity, registry), path);
   TN_RETURN_IF_ERROR(ReadModelConfig(*plan), path);
