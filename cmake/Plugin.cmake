@@ -21,11 +21,13 @@ function(tenon_add_plugin name)
   target_link_libraries(${name} PRIVATE tenon::plugin ${ARG_LIBS})
 endfunction()
 
-# tenon_enable_plugins(<target>): for an executable that links our libraries and opens plugins: keeps all of what plugins may
-# use, used by the program itself or not, and exports it.
+# tenon_enable_plugins(<target>): for an executable that opens plugins: links all of what plugins may use, used by the program
+# itself or not, and exports it.
 function(tenon_enable_plugins target)
   list(TRANSFORM TENON_PLUGIN_LAYERS REPLACE "(.+)" "$<TARGET_FILE:tenon::\\1>" OUTPUT_VARIABLE archives)
-  # Their own place on the command line comes later, and adds nothing more.
+  list(TRANSFORM TENON_PLUGIN_LAYERS PREPEND tenon:: OUTPUT_VARIABLE libraries)
+  target_link_libraries(${target} PRIVATE ${libraries})
+  # Their usual place on the command line comes later, and adds nothing more.
   target_link_options(${target} PRIVATE LINKER:--dynamic-list=${TENON_PLUGIN_SYMBOLS} LINKER:--whole-archive ${archives}
                       LINKER:--no-whole-archive)
   set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${TENON_PLUGIN_SYMBOLS})
