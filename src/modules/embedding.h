@@ -27,7 +27,8 @@ class Embedding : public Module {
 };
 
 // Rule (DESIGN section 5): present in the file -> its own parameter, whatever the config says;
-// absent and tied -> the embedding's; absent and untied -> an error.
+// absent and tied -> the embedding's; absent and untied -> an error, but for a base model's
+// checkpoint, whose result is the normed rows themselves.
 class LmHead : public Module {
  public:
   LmHead(const Scope& scope, Embedding& embedding, bool tied, bool has_bias = false);
@@ -36,7 +37,7 @@ class LmHead : public Module {
 
   // x [num_logit_rows, hidden] -> [num_logit_rows, vocab] fp32.
   Value operator()(Forward& pass, const Value& x) const {
-    return Matmul(pass.tape(), {&matrix_, 1}, x);
+    return absent_ ? x : Matmul(pass.tape(), {&matrix_, 1}, x);
   }
 
  private:
@@ -44,6 +45,7 @@ class LmHead : public Module {
   bool tied_;
   bool has_bias_;
   bool shared_ = false;
+  bool absent_ = false;
   MatrixRef matrix_;
 };
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tenon/base/text.h"
+#include "tenon/modules/meta_error.h"
 #include "tenon/numeric/decode.h"
 #include "tenon/ops/pack_weights.h"
 
@@ -24,6 +25,17 @@ Status LoadContext::Errors() const {
   for (size_t i = 0; i < errors.size() && i < kShown; ++i) text += "\n  " + errors[i];
   if (errors.size() > kShown) text += fmt::format("\n  and {} more", errors.size() - kShown);
   return Refused(text);
+}
+
+void LoadContext::ClearTree(size_t decisions) {
+  ledger.Truncate(decisions);
+  errors.clear();
+  modules.clear();
+  attention_layers.clear();
+  caches.clear();
+  ropes.clear();
+  has_logits = true;
+  construction_bytes = 0;
 }
 
 Scope Scope::operator/(std::string_view name) const {
@@ -119,6 +131,7 @@ void Parameter::SetPacked(const std::byte* packed) {
 
 Status Parameter::Load(const Checkpoint& checkpoint) {
   TN_CHECK(source_ != nullptr, "declared parameters have a source");
+  if (loaded()) return {};  // while it was constructed
   TN_ASSIGN_OR_RETURN(LoadedTensor loaded, LoadTensor(checkpoint, *source_), "loading " + path_);
   if (form_ == Form::kFloat32 && stored_dtype_ != DType::kF32) {
     TN_ASSIGN_OR_RETURN(buffer_, Buffer::Allocate(shape_.elements() * 4, path_.c_str()));
@@ -133,10 +146,20 @@ Status Parameter::Load(const Checkpoint& checkpoint) {
   return {};
 }
 
+void Parameter::RequireNumbers() const {
+  if (!loaded() && shape_.elements() > 0) throw MetaError(path_);
+}
+
 Parameter& Module::AddParameter(LoadContext& context, const std::string& path, const Shape& shape,
                                 Parameter::Form form) {
   Parameter& parameter = parameters_.emplace_back(path, shape, form);
-  parameter.Declare(context);
+  if (!parameter.Declare(context) || context.storage == nullptr) return parameter;
+  const Status status = parameter.Load(*context.storage);
+  if (!status.ok()) {
+    context.Error(status.message());
+  } else if (!parameter.zero_copy()) {
+    context.construction_bytes += parameter.stored_bytes();
+  }
   return parameter;
 }
 

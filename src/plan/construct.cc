@@ -107,8 +107,7 @@ void RecordHeldForms(PlannedModel& plan) {
 
 Status Construct(PlannedModel& plan) {
   LoadContext& context = *plan.context;
-  plan.model = plan.resolution.entry->create(Scope(context, ""), *plan.config);
-  TN_RETURN_IF_ERROR(context.Errors());
+  TN_RETURN_IF_ERROR(BuildModel(plan));
   for (Module* module : context.modules) module->SelectAttention(context);
   TN_RETURN_IF_ERROR(context.Errors());
   for (Module* module : context.modules) module->CreateWeights(context);

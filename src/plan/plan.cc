@@ -26,9 +26,10 @@ Result<std::unique_ptr<PlannedModel>> PlanModel(const std::string& path, EngineO
   TN_RETURN_IF_ERROR(OpenPlugins(plugins.value, registry),
                      "custom-module-dirs (" + plugins.origin.Text() + ")");
   TN_ASSIGN_OR_RETURN(const Identity identity, IdentityOf(*plan->checkpoint, registry), path);
-  TN_ASSIGN_OR_RETURN(plan->resolution, Resolve(identity, registry), path);
+  TN_RETURN_IF_ERROR(ResolveModel(identity, registry, *plan), path);
   TN_RETURN_IF_ERROR(ReadModelConfig(*plan), path);
   TN_RETURN_IF_ERROR(PrepareContext(*plan), path);
+  TN_RETURN_IF_ERROR(SelectTarget(*plan), path);
   TN_RETURN_IF_ERROR(Construct(*plan), path);
   TN_RETURN_IF_ERROR(SizeMemory(*plan), path);
   plan->context->ledger.Freeze();

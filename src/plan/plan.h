@@ -46,7 +46,8 @@ struct PlannedModel {
   // In the order of making; destroyed in reverse.
   std::unique_ptr<Checkpoint> checkpoint;
   Resolution resolution;
-  std::unique_ptr<ConfigReader> reader;  // the record of what was read
+  std::vector<std::string> registrations;  // kept and displaced ones, in words
+  std::unique_ptr<ConfigReader> reader;    // the record of what was read
   std::shared_ptr<const ModelConfig> config;
   GenerationConfig generation;
   EngineOptions options;  // as resolved: what was set, then what the checkpoint's authors offer
