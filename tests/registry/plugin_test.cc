@@ -200,5 +200,39 @@ TEST(Plugins, AnUndefinedSymbolInTheLoadersWords) {
                  "(tenon::NobodyHasThis(tenon::Registrar&))", "fix: "});
 }
 
+TEST(Plugins, ARegistrationThatFails) {
+  ExpectRefusal(Plugin("throws"), StatusCode::kRefused,
+                {Plugin("throws"), "threw", "no table for this vocabulary"});
+  ExpectRefusal(Plugin("throws_number"), StatusCode::kRefused,
+                {Plugin("throws_number"), "threw", "no std::exception"});
+  ExpectRefusal(Plugin("fails"), StatusCode::kRefused,
+                {Plugin("fails"), "failed to open", "the licence of the weights is not there"});
+  ExpectRefusal(Plugin("nothing"), StatusCode::kRefused, {Plugin("nothing"), "registers nothing"});
+}
+
+TEST(Plugins, OneThatFailsRegistersNothingAndTakesNothingWithIt) {
+  const auto registry = MakeRegistry();
+  const Status status =
+      Open(*registry, {Plugin("throws"), Plugin("good"), "/nowhere.so", Plugin("undefined")});
+  ASSERT_FALSE(status.ok());
+  ExpectWords(status.message(), {"3 problems", "no table", "/nowhere.so", "undefined symbol"});
+  EXPECT_FALSE(registry->Find("HalfForCausalLM").ok());
+  EXPECT_TRUE(registry->Find("PlainForCausalLM").ok());
+}
+
+TEST(Plugins, WhatItRegistersLaterIsAnError) {
+  const auto registry = MakeRegistry();
+  ASSERT_TRUE(Open(*registry, {Plugin("late")}).ok());
+  ASSERT_TRUE(registry->Find("EarlyForCausalLM").ok());
+  void* library = ::dlopen(Plugin("late").c_str(), RTLD_NOW | RTLD_NOLOAD);
+  ASSERT_NE(library, nullptr);
+  reinterpret_cast<void (*)()>(::dlsym(library, "RegisterLate"))();
+  EXPECT_FALSE(registry->Find("EarlyForCausalLM").ok());
+  EXPECT_FALSE(registry->Find("LateForCausalLM").ok());
+  const Status again = Open(*registry, {Plugin("late")});
+  ASSERT_FALSE(again.ok());
+  ExpectWords(again.message(), {Plugin("late"), "LateForCausalLM", "after"});
+}
+
 }  // namespace
 }  // namespace tenon
