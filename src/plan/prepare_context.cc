@@ -8,6 +8,17 @@
 namespace tenon {
 namespace {
 
+void AddPluginBackends(const Registry& registry, BackendTable& table, LoadContext& context) {
+  for (const auto& [entry, provider] : registry.AttentionBackends()) {
+    const bool displaced = table.Add(entry->backend, entry->rows);
+    context.Record({.field = "attention.backends",
+                    .requested = "",
+                    .resolved = std::string(entry->backend->name()),
+                    .by = provider,
+                    .why = displaced ? "in place of ours of that name" : "beside ours"});
+  }
+}
+
 // An unknown name is one mistake, not one for each layer.
 Status CheckBackendName(const Sourced<std::string>& wanted, const BackendTable& table) {
   if (EqualsIgnoreCase(wanted.value, "auto") || table.Find(wanted.value) != nullptr) return {};
@@ -125,7 +136,7 @@ Status OfferModelDefaults(PlannedModel& plan) {
 
 }  // namespace
 
-Status PrepareContext(PlannedModel& plan) {
+Status PrepareContext(const Registry& registry, PlannedModel& plan) {
   const EngineOptions& options = plan.options;
   plan.context = std::make_unique<LoadContext>();
   LoadContext& context = *plan.context;
@@ -146,6 +157,7 @@ Status PrepareContext(PlannedModel& plan) {
   context.options.headless = plan.resolution.headless;
   context.options.mla_context_chunk = options.mla_context_chunk.value;
   plan.backends = BuiltinBackends(*plan.kernels);
+  AddPluginBackends(registry, plan.backends, context);
   context.backends = &plan.backends;
   TN_RETURN_IF_ERROR(CheckBackendName(options.attn_backend, plan.backends));
   context.container = plan.checkpoint->container();
