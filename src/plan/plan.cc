@@ -22,13 +22,11 @@ Result<std::unique_ptr<PlannedModel>> PlanModel(const std::string& path, EngineO
   plan->options = std::move(options);
   TN_ASSIGN_OR_RETURN(plan->checkpoint, Checkpoint::Open(path));
   // They may bring what the checkpoint names.
-  const auto& plugins = plan->options.custom_module_dirs;
-  TN_RETURN_IF_ERROR(OpenPlugins(plugins.value, registry),
-                     "custom-module-dirs (" + plugins.origin.Text() + ")");
+  TN_RETURN_IF_ERROR(OpenPlugins(plan->options.custom_module_dirs, registry));
   TN_ASSIGN_OR_RETURN(const Identity identity, IdentityOf(*plan->checkpoint, registry), path);
   TN_RETURN_IF_ERROR(ResolveModel(identity, registry, *plan), path);
   TN_RETURN_IF_ERROR(ReadModelConfig(*plan), path);
-  TN_RETURN_IF_ERROR(PrepareContext(*plan), path);
+  TN_RETURN_IF_ERROR(PrepareContext(registry, *plan), path);
   TN_RETURN_IF_ERROR(SelectTarget(*plan), path);
   TN_RETURN_IF_ERROR(Construct(*plan), path);
   TN_RETURN_IF_ERROR(SizeMemory(*plan), path);

@@ -130,4 +130,9 @@ Status OpenPlugins(std::span<const std::string> paths, Registry& registry) {
   return {problems[0].code(), std::move(text)};
 }
 
+Status OpenPlugins(const Sourced<std::vector<std::string>>& option, Registry& registry) {
+  return OpenPlugins(std::span(option.value), registry)
+      .WithContext(fmt::format("custom-module-dirs (set by {})", option.origin.Text()));
+}
+
 }  // namespace tenon

@@ -5,7 +5,9 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
+#include "tenon/base/ledger.h"
 #include "tenon/base/status.h"
 #include "tenon/registry/registry.h"
 
@@ -24,5 +26,7 @@ Result<Provider> LoadPlugin(const std::string& path);
 // to the registry in this order: the last wins. All problems at once; those without are added. A
 // plugin that is there already changes nothing.
 Status OpenPlugins(std::span<const std::string> paths, Registry& registry);
+// The same for --custom-module-dirs; errors say who set it.
+Status OpenPlugins(const Sourced<std::vector<std::string>>& option, Registry& registry);
 
 }  // namespace tenon
