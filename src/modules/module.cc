@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "tenon/base/text.h"
@@ -173,6 +174,19 @@ PackedTotal PackedTotalOf(const LoadContext& context) {
     }
   }
   return total;
+}
+
+int64_t PackingWindowBytes(const LoadContext& context) {
+  int64_t all = 0;
+  int64_t largest = 0;
+  for (Module* module : context.modules) {
+    for (const Parameter& parameter : module->parameters()) {
+      if (parameter.held_form() != HeldForm::kPacked) continue;
+      all += parameter.stored_bytes();
+      largest = std::max(largest, parameter.stored_bytes());
+    }
+  }
+  return std::min(all, 2 * (kPackBatchBytes + largest));
 }
 
 MatrixRef MetaRowsOf(const Parameter& parameter) {

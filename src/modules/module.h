@@ -149,6 +149,11 @@ struct PackedTotal {
   int64_t bytes = 0;
 };
 PackedTotal PackedTotalOf(const LoadContext& context);
+// File pages that are in memory beside their packed copies at one time while loading: one batch of
+// kPackBatchBytes is read ahead while the one before is packed; a batch ends with the matrix that
+// fills it.
+inline constexpr int64_t kPackBatchBytes = 32 << 20;
+int64_t PackingWindowBytes(const LoadContext& context);
 
 // What a loaded matrix parameter looks like to products.
 MatrixRef MatrixOf(const Parameter& parameter);

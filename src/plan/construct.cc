@@ -25,8 +25,12 @@ bool MatchesPattern(std::string_view pattern, std::string_view name) {
 void CheckUnused(PlannedModel& plan) {
   int64_t skipped = 0;
   std::vector<std::string> unused;
+  const ModelEntry& entry = *plan.resolution.entry;
+  std::vector<std::string> patterns = entry.traits.skippable;
+  if (entry.skippable) {
+    for (std::string& pattern : entry.skippable(*plan.config)) patterns.push_back(pattern);
+  }
   for (const StoredTensor* tensor : plan.index->UnusedStored()) {
-    const auto& patterns = plan.resolution.entry->traits.skippable;
     const bool known = std::any_of(
         patterns.begin(), patterns.end(),
         [&](const std::string& pattern) { return MatchesPattern(pattern, tensor->name); });

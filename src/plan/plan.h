@@ -27,6 +27,9 @@ struct MemoryLedger {
   int64_t cache = 0;
   int64_t arena = 0;  // activations of the largest step
   int64_t scratch = 0;
+  // The most that constructing and loading hold beyond the rest, for a while: file pages of the
+  // matrices that are being packed, copies that a constructor asked for.
+  int64_t construction = 0;
   int64_t Total() const { return weights_held + weights_derived + cache + arena + scratch; }
 };
 

@@ -154,6 +154,8 @@ Status PrepareContext(const Registry& registry, PlannedModel& plan) {
   context.options.kv_dtype.origin = options.kv_dtype.origin;
   context.options.attention_backend = options.attn_backend;
   context.options.page_tokens = {options.page_tokens.value.value_or(0), options.page_tokens.origin};
+  context.attributes = {{"model.path", plan.checkpoint->path()},
+                        {"model.architecture", plan.resolution.stated}};
   context.options.headless = plan.resolution.headless;
   context.options.mla_context_chunk = options.mla_context_chunk.value;
   plan.backends = BuiltinBackends(*plan.kernels);

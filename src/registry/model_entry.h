@@ -66,6 +66,8 @@ struct ModelEntry {
   // Errors are left in the reader.
   std::function<std::shared_ptr<const ModelConfig>(ConfigReader&, Container)> read_config;
   std::function<NameTable(const ModelConfig&, Container)> names;
+  // As traits.skippable, where that depends on the config. Null: it does not.
+  std::function<std::vector<std::string>(const ModelConfig&)> skippable = {};
   std::function<std::unique_ptr<Model>(const Scope&, const ModelConfig&)> create;
 };
 

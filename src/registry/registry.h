@@ -161,10 +161,15 @@ class Registrar {
 
   // ModelClass: a Model with `using Config = …` (constructible from (ConfigReader&, Container)), a
   // constructor from (const Scope&, const Config&), and `static NameTable Names(const Config&,
-  // Container)`.
+  // Container)`; optionally `static std::vector<std::string> Skippable(const Config&)`.
   template <typename ModelClass>
   void Model(std::string architecture, ModelKind kind, ModelTraits traits) {
     auto entry = EntryOf<ModelEntry, ModelClass>(std::move(architecture));
+    if constexpr (requires(const typename ModelClass::Config& c) { ModelClass::Skippable(c); }) {
+      entry.skippable = [](const ModelConfig& config) {
+        return ModelClass::Skippable(static_cast<const typename ModelClass::Config&>(config));
+      };
+    }
     entry.kind = kind;
     entry.traits = std::move(traits);
     Add(std::move(entry));
