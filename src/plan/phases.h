@@ -13,7 +13,7 @@ Status ResolveModel(const Identity& identity, Registry& registry, PlannedModel& 
 // Container -> reader -> typed config; then what the checkpoint's authors wish for generation.
 Status ReadModelConfig(PlannedModel& plan);
 // Options and machine -> what construction reads; the tensor index with the family's names.
-Status PrepareContext(const Registry& registry, PlannedModel& plan);
+Status PrepareContext(PlannedModel& plan);
 // The first target whose criteria match, now that config, options and machine are known.
 Status SelectTarget(PlannedModel& plan);
 // The module shells alone, by the target or the family; again on real storage where a constructor

@@ -23,10 +23,11 @@ Result<std::unique_ptr<PlannedModel>> PlanModel(const std::string& path, EngineO
   TN_ASSIGN_OR_RETURN(plan->checkpoint, Checkpoint::Open(path));
   // They may bring what the checkpoint names.
   TN_RETURN_IF_ERROR(OpenPlugins(plan->options.custom_module_dirs, registry));
+  plan->plugin_backends = registry.AttentionBackends();
   TN_ASSIGN_OR_RETURN(const Identity identity, IdentityOf(*plan->checkpoint, registry), path);
   TN_RETURN_IF_ERROR(ResolveModel(identity, registry, *plan), path);
   TN_RETURN_IF_ERROR(ReadModelConfig(*plan), path);
-  TN_RETURN_IF_ERROR(PrepareContext(registry, *plan), path);
+  TN_RETURN_IF_ERROR(PrepareContext(*plan), path);
   TN_RETURN_IF_ERROR(SelectTarget(*plan), path);
   TN_RETURN_IF_ERROR(Construct(*plan), path);
   TN_RETURN_IF_ERROR(SizeMemory(*plan), path);

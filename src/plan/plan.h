@@ -55,6 +55,7 @@ struct PlannedModel {
   GenerationConfig generation;
   EngineOptions options;  // as resolved: what was set, then what the checkpoint's authors offer
   const KernelTable* kernels = nullptr;
+  std::vector<Registry::FoundEntry<AttentionBackendEntry>> plugin_backends;
   BackendTable backends;
   std::unique_ptr<TensorIndex> index;
   std::unique_ptr<LoadContext> context;

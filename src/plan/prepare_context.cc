@@ -8,14 +8,14 @@
 namespace tenon {
 namespace {
 
-void AddPluginBackends(const Registry& registry, BackendTable& table, LoadContext& context) {
-  for (const auto& [entry, provider] : registry.AttentionBackends()) {
-    const bool displaced = table.Add(entry->backend, entry->rows);
-    context.Record({.field = "attention.backends",
-                    .requested = "",
-                    .resolved = std::string(entry->backend->name()),
-                    .by = provider,
-                    .why = displaced ? "in place of ours of that name" : "beside ours"});
+void AddPluginBackends(PlannedModel& plan) {
+  for (const auto& [entry, provider] : plan.plugin_backends) {
+    const bool displaced = plan.backends.Add(entry->backend, entry->rows);
+    plan.context->Record({.field = "attention.backends",
+                          .requested = "",
+                          .resolved = std::string(entry->backend->name()),
+                          .by = provider,
+                          .why = displaced ? "in place of ours of that name" : "beside ours"});
   }
 }
 
@@ -136,7 +136,7 @@ Status OfferModelDefaults(PlannedModel& plan) {
 
 }  // namespace
 
-Status PrepareContext(const Registry& registry, PlannedModel& plan) {
+Status PrepareContext(PlannedModel& plan) {
   const EngineOptions& options = plan.options;
   plan.context = std::make_unique<LoadContext>();
   LoadContext& context = *plan.context;
@@ -159,7 +159,7 @@ Status PrepareContext(const Registry& registry, PlannedModel& plan) {
   context.options.headless = plan.resolution.headless;
   context.options.mla_context_chunk = options.mla_context_chunk.value;
   plan.backends = BuiltinBackends(*plan.kernels);
-  AddPluginBackends(registry, plan.backends, context);
+  AddPluginBackends(plan);
   context.backends = &plan.backends;
   TN_RETURN_IF_ERROR(CheckBackendName(options.attn_backend, plan.backends));
   context.container = plan.checkpoint->container();
