@@ -58,6 +58,7 @@ struct PlannedModel {
   QuantRules quant;       // modules point at its schemes
   EngineOptions options;  // as resolved: what was set, then what the checkpoint's authors offer
   const KernelTable* kernels = nullptr;
+  std::vector<Registry::FoundEntry<AttentionBackendEntry>> plugin_backends;
   BackendTable backends;
   LinearMethodTable linear_methods;
   std::unique_ptr<TensorIndex> index;
