@@ -73,7 +73,13 @@ Result<std::vector<int32_t>> RunSequence(ModelRunner& runner, const std::vector<
 }
 
 Shape LogitShape(const ModelRunner& runner) {
-  return {static_cast<int64_t>(runner.logits().size()) / runner.vocab(), runner.vocab()};
+  return {static_cast<int64_t>(runner.logits().size()) / runner.output_width(),
+          runner.output_width()};
+}
+
+// A base model has no logits: what it gives are the final hidden states.
+const char* ResultName(const ModelRunner& runner) {
+  return runner.plan().context->has_logits ? "logits" : "hidden_states";
 }
 
 Result<std::unique_ptr<ModelRunner>> LoadRunner(const LogitsArguments& arguments) {
@@ -96,10 +102,10 @@ Status LogitsOfLines(const LogitsArguments& arguments) {
     }
     TN_RETURN_IF_ERROR(RunSequence(*runner, input, std::move(decoder_ids), has_decoder).status());
     const Shape shape = LogitShape(*runner);
-    file.AddFloats(fmt::format("logits.{}", line), shape,
-                   {runner->logits().begin(), runner->logits().end()});
+    const std::string name = fmt::format("{}.{}", ResultName(*runner), line);
+    file.AddFloats(name, shape, {runner->logits().begin(), runner->logits().end()});
     Json reply;
-    reply.Set("tensor", fmt::format("logits.{}", line));
+    reply.Set("tensor", name);
     reply.Set("shape", Json::Array{Json(shape[0]), Json(shape[1])});
     return reply;
   });
@@ -126,14 +132,16 @@ Status LogitsOfOne(const LogitsArguments& arguments) {
   TN_ASSIGN_OR_RETURN(const std::vector<int32_t> rows,
                       RunSequence(*runner, ids, decoder_ids, !arguments.decoder_ids.empty()));
   OutputFile file;
-  file.AddFloats("logits", LogitShape(*runner), {runner->logits().begin(), runner->logits().end()});
+  file.AddFloats(ResultName(*runner), LogitShape(*runner),
+                 {runner->logits().begin(), runner->logits().end()});
   file.AddIds("input_ids", ids);
   if (runner->has_encoder()) file.AddIds("decoder_input_ids", rows);
   for (const auto& [name, tap] : runner->taps()) {
     file.AddFloats(name, {static_cast<int64_t>(tap.rows.size()) / tap.width, tap.width}, tap.rows);
   }
   TN_RETURN_IF_ERROR(file.Write(arguments.output));
-  fmt::print(stderr, "logits {} written to {}\n", LogitShape(*runner).Text(), arguments.output);
+  fmt::print(stderr, "{} {} written to {}\n", ResultName(*runner), LogitShape(*runner).Text(),
+             arguments.output);
   return {};
 }
 

@@ -65,6 +65,13 @@ Status Ledger::Record(Decision decision) {
   return status;
 }
 
+void Ledger::Truncate(size_t count) {
+  TN_CHECK(!frozen_, "the load ledger is frozen at Plan");
+  if (count < decisions_.size()) {
+    decisions_.erase(decisions_.begin() + static_cast<std::ptrdiff_t>(count), decisions_.end());
+  }
+}
+
 Json Ledger::ToJson() const {
   Json::Array rows;
   for (const Decision& d : decisions_) {

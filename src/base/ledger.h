@@ -73,6 +73,8 @@ class Ledger {
   Status Record(Decision decision);
   bool Allows(const std::string& field) const { return allowed_.contains(field); }
   std::span<const Decision> decisions() const { return decisions_; }
+  // Forgets all decisions but the first `count`: those of a construction that is done anew.
+  void Truncate(size_t count);
   // After this a Record is our bug.
   void Freeze() { frozen_ = true; }
   Json ToJson() const;

@@ -48,6 +48,12 @@ inline constexpr OptionRow kOptionRows[] = {
     {"allow-downgrade", OptionKind::kList, &EngineOptions::allow_downgrade, "", "", 0, 0, "",
      kPlans, "decisions that may change what was asked for, by field (see explain)",
      OptionStatus::kStable, "", ','},
+    {"target", OptionKind::kEnum, &EngineOptions::target, "auto", "off|auto|require", 0, 0, "",
+     kPlans,
+     "implementations of one model for few shapes and machines: off, where one matches, or nothing "
+     "else"},
+    {"mm-encoder-only", OptionKind::kFlag, &EngineOptions::mm_encoder_only, "false", "", 0, 0, "",
+     kExplain, "only the vision encoder of a model that takes images", OptionStatus::kExperimental},
     {"prefill-chunk", OptionKind::kInt, &EngineOptions::prefill_chunk, "512", "", 1, 1 << 20,
      "tokens", kPlans, "longest part of a prompt that is computed in one step"},
     {"mla-context-chunk", OptionKind::kInt, &EngineOptions::mla_context_chunk, "1024", "", 1,

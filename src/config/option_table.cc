@@ -322,23 +322,38 @@ void OptionTable::OfferGeneration(const GenerationConfig& generation,
   }
 }
 
+namespace {
+
+// A row's value, as JSON, and where it comes from.
+std::pair<Json, Origin> ValueOf(const OptionRow& row, const EngineOptions& options) {
+  return std::visit(
+      [&](auto member) -> std::pair<Json, Origin> {
+        const auto& field = options.*member;
+        using T = std::decay_t<decltype(field.value)>;
+        if constexpr (std::is_same_v<T, std::optional<int64_t>>) {
+          return {field.value ? Json(*field.value) : Json(row.default_text), field.origin};
+        } else {
+          return {ValueJson(field.value), field.origin};
+        }
+      },
+      row.field);
+}
+
+}  // namespace
+
+OptionTable::State OptionTable::StateOf(const OptionRow& row, const EngineOptions& options) const {
+  auto [value, origin] = ValueOf(row, options);
+  return {value.is_string() ? value.as_string() : value.Dump(), std::move(origin)};
+}
+
 Json OptionTable::ToJson(const EngineOptions& options) const {
   Json::Array array;
   for (const OptionRow& row : kOptionRows) {
+    auto [value, origin] = ValueOf(row, options);
     Json entry;
     entry.Set("option", row.name);
-    std::visit(
-        [&](auto member) {
-          const auto& field = options.*member;
-          using T = std::decay_t<decltype(field.value)>;
-          if constexpr (std::is_same_v<T, std::optional<int64_t>>) {
-            entry.Set("value", field.value ? Json(*field.value) : Json(row.default_text));
-          } else {
-            entry.Set("value", ValueJson(field.value));
-          }
-          entry.Set("origin", field.origin.Text());
-        },
-        row.field);
+    entry.Set("value", std::move(value));
+    entry.Set("origin", origin.Text());
     array.push_back(std::move(entry));
   }
   return array;

@@ -104,6 +104,13 @@ class OptionTable {
   Status OfferModelDefaults(std::span<const OptionDefault> defaults, EngineOptions& options) const;
   void OfferGeneration(const GenerationConfig& generation, EngineOptions& options) const;
 
+  // One option as it stands, for decisions.
+  struct State {
+    std::string value;
+    Origin origin;
+  };
+  State StateOf(const OptionRow& row, const EngineOptions& options) const;
+
   // [{"option", "value", "origin"}], in the table's order.
   Json ToJson(const EngineOptions& options) const;
   // The table of docs/options.md.

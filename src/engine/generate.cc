@@ -1,5 +1,7 @@
 #include "tenon/engine/generate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <random>
@@ -123,6 +125,12 @@ Result<Generated> Generate(ModelRunner& runner, const std::shared_ptr<const Toke
                            std::span<const int32_t> prompt, const GenerateOptions& options,
                            const OnText& on_text) {
   TN_RETURN_IF_ERROR(CheckSampling(options.sampling));
+  if (!runner.plan().context->has_logits) {
+    return Refused(fmt::format(
+        "'{}' is a base model without a head, which text cannot be generated with; fix: the "
+        "checkpoint of '{}', or `tenon logits` for its hidden states",
+        runner.plan().resolution.stated, runner.plan().resolution.architecture));
+  }
   Generated result;
   result.prompt_tokens = static_cast<int64_t>(prompt.size());
   Sampler sampler(options.sampling);

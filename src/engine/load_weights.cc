@@ -18,7 +18,7 @@ class Packer {
     if (parameter.file() != nullptr) parameter.file()->ReadAhead(StoredBytes(parameter));
     coming_.push_back(&parameter);
     coming_bytes_ += parameter.stored_bytes();
-    if (coming_bytes_ >= kBatchBytes) Turn();
+    if (coming_bytes_ >= kPackBatchBytes) Turn();
   }
   void Finish() {
     Turn();
@@ -26,9 +26,6 @@ class Packer {
   }
 
  private:
-  // So much is read ahead while as much is packed.
-  static constexpr int64_t kBatchBytes = 32 << 20;
-
   static std::span<const std::byte> StoredBytes(const Parameter& parameter) {
     return {parameter.view().data(), static_cast<size_t>(parameter.stored_bytes())};
   }

@@ -153,7 +153,7 @@ Status ModelRunner::RunStep(std::span<const int32_t> ids, bool encode, WantLogit
     history_.insert(history_.end(), part.begin(), part.end());
     if (want == WantLogits::kAll || (want == WantLogits::kLast && last)) {
       const auto* row = step->tape->ViewOf(step->logits).as<float>();
-      logits_.insert(logits_.end(), row, row + logit_rows * vocab());
+      logits_.insert(logits_.end(), row, row + logit_rows * output_width());
     }
   }
   return {};

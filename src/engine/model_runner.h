@@ -26,6 +26,10 @@ class ModelRunner {
 
   const PlannedModel& plan() const { return *plan_; }
   int64_t vocab() const { return plan_->config->vocab.value; }
+  // Of a row of logits(): the vocabulary, or hidden where a base model has no head.
+  int64_t output_width() const {
+    return plan_->context->has_logits ? vocab() : plan_->config->hidden.value;
+  }
   bool has_encoder() const { return plan_->kind() == ModelKind::kEncoderDecoder; }
 
   // Forgets the sequence: the next Extend starts at position 0.
@@ -36,7 +40,7 @@ class ModelRunner {
   // logits are then in logits(). kUsage: an id outside the vocabulary; kDoesNotFit: longer than the
   // context.
   Status Extend(std::span<const int32_t> ids, WantLogits want);
-  // [rows, vocab] of the last Extend: one row, or one per token.
+  // [rows, output_width] of the last Extend: one row, or one per token.
   std::span<const float> logits() const { return logits_; }
   int64_t length() const { return static_cast<int64_t>(history_.size()); }
 

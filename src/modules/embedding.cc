@@ -59,6 +59,15 @@ void LmHead::CreateWeights(LoadContext& context) {
   } else if (tied_) {
     shared_ = true;
     matrix_ = embedding_.UseInProducts(context);
+  } else if (context.options.headless) {
+    absent_ = true;
+    context.has_logits = false;
+    context.Record({.field = "lm_head",
+                    .requested = "",
+                    .resolved = "none",
+                    .by = "weights",
+                    .why = "a base model: its result is the final hidden states, no logits"});
+    return;
   } else {
     context.Error(name +
                   ": absent, and the config says tie_word_embeddings = false; fix: a complete "
@@ -70,6 +79,7 @@ void LmHead::CreateWeights(LoadContext& context) {
 }
 
 void LmHead::LinkWeights() {
+  if (absent_) return;
   matrix_ = shared_ ? embedding_.product() : MatrixOf(weight_);
   if (has_bias_) matrix_.bias = bias_->floats();
 }

@@ -27,8 +27,10 @@ class Embedding : public Module {
 };
 
 // Rule (DESIGN section 5): present in the file -> its own parameter, whatever the config says;
-// absent and tied -> the embedding's; absent and untied -> an error. Quantised only by a key of its
-// own, or by the scheme for all layers where the file has scales for it; never as the embedding's.
+// absent and tied -> the embedding's; absent and untied -> an error, but for a base model's
+// checkpoint, whose result is the normed rows themselves.
+// Quantised only by a key of its own, or by the scheme for all layers where the file has scales for
+// it; never as the embedding's.
 class LmHead : public Module {
  public:
   LmHead(const Scope& scope, Embedding& embedding, bool tied, bool has_bias = false);
@@ -38,7 +40,7 @@ class LmHead : public Module {
 
   // x [num_logit_rows, hidden] -> [num_logit_rows, vocab] fp32.
   Value operator()(Forward& pass, const Value& x) const {
-    return Matmul(pass.tape(), {&matrix_, 1}, x);
+    return absent_ ? x : Matmul(pass.tape(), {&matrix_, 1}, x);
   }
 
  private:
@@ -52,6 +54,7 @@ class LmHead : public Module {
   bool created_ = false;
   WeightMatrix weight_;
   const Parameter* bias_ = nullptr;
+  bool absent_ = false;
   MatrixRef matrix_;
 };
 

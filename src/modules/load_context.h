@@ -35,6 +35,7 @@ struct ConstructionOptions {
   Sourced<DType> kv_dtype = {DType::kF32, {}};
   Sourced<int64_t> page_tokens = {0, {}};  // 0: by PageTokensFor
   WeightPacking packing = WeightPacking::kNever;
+  bool headless = false;  // the checkpoint is a base model: a head may be absent (LmHead)
   int64_t mla_context_chunk = 4096;  // cached latent rows expanded at a time in an MLA prefill
 };
 
@@ -54,6 +55,11 @@ struct LoadContext {
   const TensorIndex* index = nullptr;                 // null: a config without weights (what-if)
   DType default_dtype = DType::kBF16;                 // of weights when there is no index
   Container container = Container::kHuggingFace;
+  // Where parameters are loaded from as they are created; null, but for a model whose constructor
+  // computes with weights and the user's consent to what that costs.
+  const Checkpoint* storage = nullptr;
+  // Facts that whoever loads the model leaves for its modules. They outlive a second construction.
+  std::map<std::string, std::string> attributes;
 
   // Out.
   Ledger ledger;
@@ -62,13 +68,18 @@ struct LoadContext {
   std::map<std::string, AttentionCore*> attention_layers;  // key "3"; "3_0", "3_1" on collision
   std::vector<DeclaredCache> caches;
   std::vector<RopeTable*> ropes;
-  int64_t idle_input_scales = 0;  // in the file, of which no product makes use
+  int64_t idle_input_scales = 0;   // in the file, of which no product makes use
+  bool has_logits = true;          // false: the model ends in hidden states
+  int64_t construction_bytes = 0;  // copied while constructing
 
   void Error(std::string text) { errors.push_back(std::move(text)); }
   // Collects the refusal of a decision that needed consent.
   void Record(Decision decision);
   // All errors in one Status (kRefused), OK when there are none.
   Status Errors() const;
+  // Forgets what a construction left: modules, keys, errors, and the decisions after the first
+  // `decisions`. What is under "In" stays.
+  void ClearTree(size_t decisions);
 };
 
 class Scope {

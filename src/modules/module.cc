@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "tenon/base/text.h"
+#include "tenon/modules/meta_error.h"
 #include "tenon/numeric/decode.h"
 #include "tenon/ops/pack_weights.h"
 
@@ -24,6 +26,17 @@ Status LoadContext::Errors() const {
   for (size_t i = 0; i < errors.size() && i < kShown; ++i) text += "\n  " + errors[i];
   if (errors.size() > kShown) text += fmt::format("\n  and {} more", errors.size() - kShown);
   return Refused(text);
+}
+
+void LoadContext::ClearTree(size_t decisions) {
+  ledger.Truncate(decisions);
+  errors.clear();
+  modules.clear();
+  attention_layers.clear();
+  caches.clear();
+  ropes.clear();
+  has_logits = true;
+  construction_bytes = 0;
 }
 
 Scope Scope::operator/(std::string_view name) const {
@@ -147,6 +160,7 @@ void Parameter::SetPacked(const std::byte* packed) {
 
 Status Parameter::Load(const Checkpoint& checkpoint) {
   TN_CHECK(source_ != nullptr, "declared parameters have a source");
+  if (loaded()) return {};  // while it was constructed
   TN_ASSIGN_OR_RETURN(LoadedTensor loaded, LoadTensor(checkpoint, *source_), "loading " + path_);
   if (form_ == Form::kFloat32 && stored_dtype_ != DType::kF32) {
     TN_ASSIGN_OR_RETURN(buffer_, Buffer::Allocate(shape_.elements() * 4, path_.c_str()));
@@ -161,10 +175,20 @@ Status Parameter::Load(const Checkpoint& checkpoint) {
   return {};
 }
 
+void Parameter::RequireNumbers() const {
+  if (!loaded() && shape_.elements() > 0) throw MetaError(path_);
+}
+
 Parameter& Module::AddParameter(LoadContext& context, const std::string& path, const Shape& shape,
                                 Parameter::Form form, std::optional<DType> codes) {
   Parameter& parameter = parameters_.emplace_back(path, shape, form, codes);
-  parameter.Declare(context);
+  if (!parameter.Declare(context) || context.storage == nullptr) return parameter;
+  const Status status = parameter.Load(*context.storage);
+  if (!status.ok()) {
+    context.Error(status.message());
+  } else if (!parameter.zero_copy()) {
+    context.construction_bytes += parameter.stored_bytes();
+  }
   return parameter;
 }
 
@@ -178,6 +202,19 @@ PackedTotal PackedTotalOf(const LoadContext& context) {
     }
   }
   return total;
+}
+
+int64_t PackingWindowBytes(const LoadContext& context) {
+  int64_t all = 0;
+  int64_t largest = 0;
+  for (Module* module : context.modules) {
+    for (const Parameter& parameter : module->parameters()) {
+      if (parameter.held_form() != HeldForm::kPacked) continue;
+      all += parameter.stored_bytes();
+      largest = std::max(largest, parameter.stored_bytes());
+    }
+  }
+  return std::min(all, 2 * (kPackBatchBytes + largest));
 }
 
 MatrixRef MetaRowsOf(const Parameter& parameter) {

@@ -1,7 +1,8 @@
 // Module: base of everything that owns weights or is addressed by name, and Parameter: one weight.
-// Construction is on `meta`: shapes and dtypes, no bytes. The phases run over the whole tree, one
-// after the other. Modules are immovable, because the tree and the tapes hold their addresses. Not
-// thread-safe.
+// Construction is on `meta`: shapes and dtypes, no bytes. There a parameter may be created and be
+// given a value for when it is absent; reading its numbers throws MetaError. The phases run over
+// the whole tree, one after the other. Modules are immovable, because the tree and the tapes hold
+// their addresses. Not thread-safe.
 #pragma once
 
 #include <deque>
@@ -54,19 +55,29 @@ class Parameter {
   // Where the packed copy is; the stored bytes are given up, but for those of kAsStored. After
   // Load.
   void SetPacked(const std::byte* packed);
-  bool loaded() const { return view_.data() != nullptr; }
+  bool loaded() const { return view_.data() != nullptr || packed_ != nullptr; }
   bool zero_copy() const { return file_ != nullptr; }
   // Where the stored bytes lie, until SetPacked gives them up; null: in a copy of ours.
   const MappedFile* file() const { return file_; }
   // As stored; after Load, and of kProduct until SetPacked.
-  const TensorView& view() const { return view_; }
-  const std::byte* packed() const { return packed_; }  // after SetPacked
+  const TensorView& view() const {
+    RequireNumbers();
+    return view_;
+  }
+  const std::byte* packed() const {  // after SetPacked
+    RequireNumbers();
+    return packed_;
+  }
   int64_t packed_row_bytes() const { return packed_row_bytes_; }
-  const float* floats() const { return view_.as<float>(); }  // kFloat32, after Load
+  const float* floats() const {  // kFloat32, after Load
+    RequireNumbers();
+    return view_.as<float>();
+  }
 
  private:
   // Why the stored type will not do, with the fix; empty: it does.
   std::string ProblemWith(DType dtype) const;
+  void RequireNumbers() const;  // throws MetaError
   int64_t BytesAs(DType dtype) const {
     return shape_.rows() * RowBytes(dtype, shape_.rank() == 0 ? 1 : shape_.dim(-1));
   }
@@ -111,7 +122,8 @@ class Module {
 
   std::deque<Parameter>& parameters() { return parameters_; }
 
-  // A parameter of this module, declared at once; its errors go to the context.
+  // A parameter of this module, declared at once; its errors go to the context. Where a model is
+  // built on real storage (LoadContext::storage), loaded at once too.
   Parameter& AddParameter(LoadContext& context, const std::string& path, const Shape& shape,
                           Parameter::Form form, std::optional<DType> codes = {});
 
@@ -146,6 +158,11 @@ struct PackedTotal {
   int64_t bytes = 0;
 };
 PackedTotal PackedTotalOf(const LoadContext& context);
+// File pages that are in memory beside their packed copies at one time while loading: one batch of
+// kPackBatchBytes is read ahead while the one before is packed; a batch ends with the matrix that
+// fills it.
+inline constexpr int64_t kPackBatchBytes = 32 << 20;
+int64_t PackingWindowBytes(const LoadContext& context);
 
 // What a loaded matrix parameter looks like to products.
 MatrixRef MatrixOf(const Parameter& parameter);

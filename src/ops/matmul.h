@@ -36,7 +36,7 @@ struct MatrixRef {
   const float* bias = nullptr;  // [rows] or null
   Compute compute = Compute::kFp32;
   HeldForm form = HeldForm::kRows;
-  ScaleGrid scales;  // of kF8E4M3 and kI8 codes; other dtypes have none
+  ScaleGrid scales = {};  // of kF8E4M3 and kI8 codes; other dtypes have none
   InputRounding input = InputRounding::kNone;
 };
 

@@ -11,12 +11,22 @@
 namespace tenon {
 namespace {
 
+// Of tensors that the family does not need.
+std::vector<std::string> SkippableOf(const PlannedModel& plan) {
+  const ModelEntry& entry = *plan.resolution.entry;
+  std::vector<std::string> patterns = entry.traits.skippable;
+  if (entry.skippable) {
+    for (std::string& pattern : entry.skippable(*plan.config)) patterns.push_back(pattern);
+  }
+  return patterns;
+}
+
 // A tensor that nothing uses is an error, unless the family declares it skippable.
 void CheckUnused(PlannedModel& plan) {
   int64_t skipped = 0;
   std::vector<std::string> unused;
+  const std::vector<std::string> patterns = SkippableOf(plan);
   for (const StoredTensor* tensor : plan.index->UnusedStored()) {
-    const auto& patterns = plan.resolution.entry->traits.skippable;
     const bool known =
         std::any_of(patterns.begin(), patterns.end(),
                     [&](const std::string& pattern) { return GlobMatches(pattern, tensor->name); });
@@ -97,9 +107,8 @@ void RecordHeldForms(PlannedModel& plan) {
 
 Status Construct(PlannedModel& plan) {
   LoadContext& context = *plan.context;
-  plan.model = plan.resolution.entry->create(Scope(context, ""), *plan.config);
-  TN_RETURN_IF_ERROR(context.Errors());
-  QuantiseModules(context, plan.quant, plan.resolution.entry->traits.skippable);
+  TN_RETURN_IF_ERROR(BuildModel(plan));
+  QuantiseModules(context, plan.quant, SkippableOf(plan));
   TN_RETURN_IF_ERROR(context.Errors());
   for (Module* module : context.modules) module->SelectAttention(context);
   TN_RETURN_IF_ERROR(context.Errors());

@@ -21,9 +21,10 @@ Result<std::unique_ptr<PlannedModel>> PlanModel(const std::string& path, EngineO
   plan->options = std::move(options);
   TN_ASSIGN_OR_RETURN(plan->checkpoint, Checkpoint::Open(path));
   TN_ASSIGN_OR_RETURN(const Identity identity, IdentityOf(*plan->checkpoint, registry), path);
-  TN_ASSIGN_OR_RETURN(plan->resolution, Resolve(identity, registry), path);
+  TN_RETURN_IF_ERROR(ResolveModel(identity, registry, *plan), path);
   TN_RETURN_IF_ERROR(ReadModelConfig(*plan), path);
   TN_RETURN_IF_ERROR(PrepareContext(*plan), path);
+  TN_RETURN_IF_ERROR(SelectTarget(*plan), path);
   TN_RETURN_IF_ERROR(Construct(*plan), path);
   TN_RETURN_IF_ERROR(SizeMemory(*plan), path);
   plan->context->ledger.Freeze();

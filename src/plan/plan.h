@@ -29,6 +29,9 @@ struct MemoryLedger {
   int64_t cache = 0;
   int64_t arena = 0;  // activations of the largest step
   int64_t scratch = 0;
+  // The most that constructing and loading hold beyond the rest, for a while: file pages of the
+  // matrices that are being packed, copies that a constructor asked for.
+  int64_t construction = 0;
   int64_t Total() const { return weights_held + weights_derived + cache + arena + scratch; }
 };
 
@@ -48,7 +51,8 @@ struct PlannedModel {
   // In the order of making; destroyed in reverse.
   std::unique_ptr<Checkpoint> checkpoint;
   Resolution resolution;
-  std::unique_ptr<ConfigReader> reader;  // the record of what was read
+  std::vector<std::string> registrations;  // kept and displaced ones, in words
+  std::unique_ptr<ConfigReader> reader;    // the record of what was read
   std::shared_ptr<const ModelConfig> config;
   GenerationConfig generation;
   QuantRules quant;       // modules point at its schemes

@@ -2,6 +2,7 @@
 
 #include "tenon/base/text.h"
 #include "tenon/ops/kernel_choice.h"
+#include "tenon/plan/options.h"
 #include "tenon/plan/phases.h"
 
 namespace tenon {
@@ -96,6 +97,32 @@ Status ResolveMachine(const EngineOptions& options, MachineProfile& machine) {
   return {};
 }
 
+// What the family would rather have, where nobody set it. Each that counts is a decision.
+Status OfferModelDefaults(PlannedModel& plan) {
+  const auto& defaults = plan.resolution.entry->traits.defaults;
+  if (!defaults) return {};
+  const OptionTable table = EngineOptionTable();
+  for (const OptionDefault& wish : defaults(*plan.config, plan.options, plan.context->machine)) {
+    const OptionRow* row = table.Find(wish.name);
+    if (row == nullptr) {
+      return InternalError(fmt::format("a model's default names no option: {}", wish.name));
+    }
+    const OptionTable::State before = table.StateOf(*row, plan.options);
+    TN_RETURN_IF_ERROR(table.OfferModelDefaults({&wish, 1}, plan.options));
+    const OptionTable::State after = table.StateOf(*row, plan.options);
+    const bool counts = after.origin.kind == Origin::Kind::kModelDefault;
+    plan.context->Record(
+        {.field = wish.name,
+         .requested = before.value,
+         .resolved = after.value,
+         .by = "model defaults",
+         .why = counts ? wish.why
+                       : fmt::format("the model would have {} ({}), but it is set by {}",
+                                     wish.value, wish.why, after.origin.Text())});
+  }
+  return {};
+}
+
 }  // namespace
 
 Status PrepareContext(PlannedModel& plan) {
@@ -105,6 +132,7 @@ Status PrepareContext(PlannedModel& plan) {
   context.ledger =
       Ledger({options.allow_downgrade.value.begin(), options.allow_downgrade.value.end()});
   TN_RETURN_IF_ERROR(ResolveMachine(options, context.machine));
+  TN_RETURN_IF_ERROR(OfferModelDefaults(plan));
   plan.kernels = &KernelsFor(context.machine.isa);
   context.options.compute.origin = options.compute.origin;
   TN_ASSIGN_OR_RETURN(context.options.compute.value,
@@ -115,6 +143,9 @@ Status PrepareContext(PlannedModel& plan) {
   context.options.kv_dtype.origin = options.kv_dtype.origin;
   context.options.attention_backend = options.attn_backend;
   context.options.page_tokens = {options.page_tokens.value.value_or(0), options.page_tokens.origin};
+  context.attributes = {{"model.path", plan.checkpoint->path()},
+                        {"model.architecture", plan.resolution.stated}};
+  context.options.headless = plan.resolution.headless;
   context.options.mla_context_chunk = options.mla_context_chunk.value;
   plan.backends = BuiltinBackends(*plan.kernels);
   context.backends = &plan.backends;
@@ -132,10 +163,12 @@ Status PrepareContext(PlannedModel& plan) {
                     .why = note});
   }
   if (plan.checkpoint->tensors().empty()) return {};
-  TN_ASSIGN_OR_RETURN(
-      TensorIndex index,
-      TensorIndex::Build(*plan.checkpoint,
-                         plan.resolution.entry->names(*plan.config, plan.checkpoint->container())));
+  const ModelEntry& entry = *plan.resolution.entry;
+  NameTable names = entry.names(*plan.config, plan.checkpoint->container());
+  if (plan.resolution.headless) {
+    names.Prefix("", entry.traits.base_prefix, {entry.traits.base_prefix, "lm_head."});
+  }
+  TN_ASSIGN_OR_RETURN(TensorIndex index, TensorIndex::Build(*plan.checkpoint, std::move(names)));
   plan.index = std::make_unique<TensorIndex>(std::move(index));
   context.index = plan.index.get();
   return {};

@@ -40,9 +40,14 @@ Json MetadataAsJson(const GgufMetadata& metadata) {
 }
 
 // The config as Hugging Face would have it, whatever the container.
-Result<ConfigSource> SourceOf(const Checkpoint& checkpoint, const ModelEntry& entry) {
+Result<ConfigSource> SourceOf(const Checkpoint& checkpoint, const Resolution& resolution) {
+  const ModelEntry& entry = *resolution.entry;
   const GgufMetadata* metadata = checkpoint.gguf();
-  if (metadata == nullptr) return ConfigSource{.json = *checkpoint.config()};
+  if (metadata == nullptr) {
+    const ConfigReaderEntry* reader = resolution.config_reader.get();
+    if (reader == nullptr || !reader->translate) return ConfigSource{.json = *checkpoint.config()};
+    return reader->translate(*checkpoint.config());
+  }
   if (entry.traits.gguf_keys.empty()) {
     return Refused(fmt::format("{} is not served from GGUF; fix: its Hugging Face directory",
                                entry.architecture));
@@ -89,7 +94,8 @@ Status OfferGeneration(PlannedModel& plan) {
 
 Status ReadModelConfig(PlannedModel& plan) {
   const ModelEntry& entry = *plan.resolution.entry;
-  TN_ASSIGN_OR_RETURN(ConfigSource source, SourceOf(*plan.checkpoint, entry));
+  TN_ASSIGN_OR_RETURN(ConfigSource source, SourceOf(*plan.checkpoint, plan.resolution),
+                      "config reader of the model_type");
   plan.reader = std::make_unique<ConfigReader>(std::move(source));
   TN_ASSIGN_OR_RETURN(plan.quant, ReadQuantisation(*plan.checkpoint, *plan.reader));
   plan.config = entry.read_config(*plan.reader, plan.checkpoint->container());

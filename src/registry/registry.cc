@@ -3,13 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-
-#include "tenon/base/text.h"
+#include <exception>
 
 namespace tenon {
-
-// A name from a file may be anything.
-constexpr size_t kLongestName = 200;
 
 std::string_view NameOf(ModelKind kind) {
   switch (kind) {
@@ -27,9 +23,39 @@ std::string_view NameOf(ModelKind kind) {
   return "unknown";
 }
 
-Registry::Registry(std::span<const ArchitectureRow> index, std::span<const GgufRow> gguf_index,
-                   std::vector<Provider> builtins)
-    : index_(index), gguf_index_(gguf_index) {
+std::string_view NameOf(SlotKind kind) {
+  switch (kind) {
+    case SlotKind::kModel:
+      return "architecture";
+    case SlotKind::kVisionEncoder:
+      return "vision encoder";
+    case SlotKind::kDraftBuilder:
+      return "draft builder";
+    case SlotKind::kConfigReader:
+      return "config reader";
+    case SlotKind::kTarget:
+      return "target";
+  }
+  return "unknown";
+}
+
+std::string_view NameOf(ModelStatus status) {
+  switch (status) {
+    case ModelStatus::kStable:
+      return "stable";
+    case ModelStatus::kBeta:
+      return "beta";
+    case ModelStatus::kExperimental:
+      return "experimental";
+    case ModelStatus::kNotBuilt:
+      return "not built";
+    case ModelStatus::kRemoved:
+      return "removed";
+  }
+  return "unknown";
+}
+
+Registry::Registry(const StaticIndex& index, std::vector<Provider> builtins) : index_(index) {
   for (Provider& provider : builtins) {
     const std::string name = provider.name;  // read before the move
     auto record = std::make_unique<Record>();
@@ -40,25 +66,25 @@ Registry::Registry(std::span<const ArchitectureRow> index, std::span<const GgufR
 
 Registry::~Registry() = default;
 
-const ArchitectureRow* Registry::FindRow(std::string_view architecture) const {
-  for (const ArchitectureRow& row : index_) {
-    if (row.architecture == architecture) return &row;
+Status Registry::RunProvider(Record& record) {
+  if (!record.provider.register_models) {  // an external that was only declared
+    if (!loader_) return Refused("nothing here loads libraries");
+    TN_ASSIGN_OR_RETURN(Provider loaded, loader_(record.provider.name));
+    record.provider.register_models = std::move(loaded.register_models);
   }
-  return nullptr;
-}
-
-std::vector<std::string_view> Registry::ArchitecturesOfModelType(
-    std::string_view model_type) const {
-  std::vector<std::string_view> names;
-  for (const ArchitectureRow& row : index_) {
-    if (row.model_type == model_type) names.push_back(row.architecture);
+  record.registrar = std::make_unique<Registrar>(*this, record);
+  try {
+    TN_RETURN_IF_ERROR(record.provider.register_models(*record.registrar));
+  } catch (const std::exception& exception) {
+    return Refused(fmt::format("its registration threw: {}", exception.what()));
+  } catch (...) {
+    return Refused("its registration threw something that is no std::exception");
   }
-  return names;
-}
-
-bool Registry::IsBuilt(const ArchitectureRow& row) const {
-  const std::lock_guard lock(mutex_);
-  return records_.contains(row.provider);
+  TN_RETURN_IF_ERROR(record.registrar->problem_);
+  if (!record.provider.builtin && record.log.empty() && record.gguf.empty()) {
+    return Refused("it registers nothing");
+  }
+  return {};
 }
 
 Status Registry::Open(Record& record) {
@@ -69,8 +95,7 @@ Status Registry::Open(Record& record) {
                                record.provider.name));
   }
   record.state = Record::State::kOpening;
-  Registrar registrar(*this, record);
-  const Status status = record.provider.register_models(registrar);
+  const Status status = RunProvider(record);
   if (!status.ok()) {
     record.state = Record::State::kFailed;
     record.log.clear();
@@ -80,125 +105,172 @@ Status Registry::Open(Record& record) {
     return record.failure;
   }
   record.state = Record::State::kOpen;
-  if (record.provider.builtin) opened_builtins_.push_back(&record);
-  Replay(record);
+  if (record.provider.builtin) {
+    opened_builtins_.push_back(&record);
+    Replay(record);
+  } else if (std::find(externals_.begin(), externals_.end(), &record) != externals_.end()) {
+    ReplayAll();  // those that were declared after it still win
+  } else {
+    externals_.push_back(&record);
+    Replay(record);
+  }
   return {};
 }
 
+void Registry::Accept(Record& record, Registration registration) {
+  const std::lock_guard lock(mutex_);
+  if (record.state == Record::State::kOpening) {
+    record.log.push_back(std::move(registration));
+    return;
+  }
+  if (record.state == Record::State::kFailed) return;
+  record.state = Record::State::kFailed;
+  record.failure = Refused(
+      fmt::format("provider '{}' registered {} '{}' after it had been opened; fix: register "
+                  "everything before its function returns",
+                  record.provider.name, NameOf(registration.kind), registration.name));
+  ReplayAll();
+}
+
 void Registry::Replay(const Record& record) {
+  if (record.state != Record::State::kOpen) return;
   for (const Registration& registration : record.log) Apply(registration, record);
 }
 
+void Registry::ReplayAll() {
+  for (Slots& slots : slots_) slots.clear();
+  notes_.clear();
+  for (const Record* record : opened_builtins_) Replay(*record);
+  for (const Record* record : externals_) Replay(*record);
+}
+
 void Registry::Apply(const Registration& registration, const Record& owner) {
-  const auto it = slots_.find(registration.slot);
-  if (it != slots_.end() && it->second.owner != &owner) {
-    const bool keep = owner.provider.builtin;  // a built-in fills empty slots only
+  const bool builtin = owner.provider.builtin;
+  if (builtin && registration.kind == SlotKind::kModel &&
+      DeclarationOf(registration.name) != nullptr) {
+    return;  // stays empty until the declared provider is opened
+  }
+  Slots& slots = SlotsOf(registration.kind);
+  const auto it = slots.find(registration.name);
+  if (it != slots.end() && it->second.owner != &owner) {
+    const bool keep = builtin;  // a built-in fills empty slots only
     const std::string& holder = it->second.owner->provider.name;
-    notes_.push_back(fmt::format("{}: kept {}, displaced {}", registration.slot,
+    const std::string what =
+        registration.kind == SlotKind::kModel
+            ? registration.name
+            : fmt::format("{} {}", NameOf(registration.kind), registration.name);
+    notes_.push_back(fmt::format("{}: kept {}, displaced {}", what,
                                  keep ? holder : owner.provider.name,
                                  keep ? owner.provider.name : holder));
     if (keep) return;
   }
-  slots_.insert_or_assign(registration.slot, Slot{registration.entry, &owner});
+  slots.insert_or_assign(registration.name, Slot{registration.entry, &owner});
 }
 
-Status Registry::UnknownArchitecture(std::string_view architecture) const {
-  std::vector<std::string> known;
-  for (const ArchitectureRow& row : index_) known.emplace_back(row.architecture);
-  for (const auto& [name, slot] : slots_) known.push_back(name);
-  const std::vector<std::string> near = NearNames(architecture, known);
-  return Refused(fmt::format("architecture '{}' is unknown{}; `tenon models` lists what is served",
-                             Printable(architecture, kLongestName),
-                             near.empty() ? "" : "; did you mean " + Join(near, ", ") + "?"));
-}
-
-Result<Registry::Found> Registry::Find(std::string_view architecture) {
-  const std::lock_guard lock(mutex_);
-  const ArchitectureRow* row = FindRow(architecture);
-  if (row != nullptr && !slots_.contains(architecture)) {
-    const auto it = records_.find(row->provider);
-    if (it == records_.end()) {
-      return Refused(fmt::format(
-          "architecture '{}' is known, but this build leaves its family '{}' out; fix: build "
-          "with -DTENON_ZOO including it",
-          architecture, row->provider));
-    }
-    TN_RETURN_IF_ERROR(Open(*it->second));
-    if (!slots_.contains(architecture)) {
-      return Refused(fmt::format("provider '{}' does not register architecture '{}' of its row",
-                                 row->provider, architecture));
-    }
+Registry::Record& Registry::ExternalRecord(const std::string& name) {
+  auto it = records_.find(name);
+  if (it == records_.end()) {
+    auto record = std::make_unique<Record>();
+    record->provider.name = name;
+    record->provider.builtin = false;
+    it = records_.emplace(name, std::move(record)).first;
   }
-  const auto slot = slots_.find(architecture);
-  if (slot == slots_.end()) return UnknownArchitecture(architecture);
-  return Found{slot->second.entry, slot->second.owner->provider.name};
-}
-
-Result<std::string> Registry::ArchitectureOfGguf(std::string_view gguf_architecture,
-                                                 const GgufMetadata& metadata) {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::string> known;
-  for (auto external = externals_.rbegin(); external != externals_.rend(); ++external) {
-    const auto it = (*external)->gguf.find(gguf_architecture);
-    if (it != (*external)->gguf.end()) return it->second(metadata);
-    for (const auto& [name, identity] : (*external)->gguf) known.push_back(name);
-  }
-  for (const GgufRow& row : gguf_index_) {
-    known.emplace_back(row.gguf_architecture);
-    if (row.gguf_architecture != gguf_architecture) continue;
-    const auto it = records_.find(row.provider);
-    if (it == records_.end()) {
-      return Refused(
-          fmt::format("GGUF architecture '{}' is known, but this build leaves its family '{}' out",
-                      gguf_architecture, row.provider));
-    }
-    TN_RETURN_IF_ERROR(Open(*it->second));
-    const auto identity = it->second->gguf.find(gguf_architecture);
-    TN_CHECK(identity != it->second->gguf.end(), "a GGUF row's provider names its architecture");
-    return identity->second(metadata);
-  }
-  const std::vector<std::string> near = NearNames(gguf_architecture, known);
-  return Refused(fmt::format(
-      "GGUF architecture (general.architecture) '{}' is unknown; {}",
-      Printable(gguf_architecture, kLongestName),
-      near.empty() ? "known: " + Join(known, ", ") : "did you mean " + Join(near, ", ") + "?"));
+  return *it->second;
 }
 
 Status Registry::AddExternal(Provider provider) {
   const std::lock_guard lock(mutex_);
-  provider.builtin = false;
-  const std::string name = provider.name;
-  auto it = records_.find(name);
-  if (it == records_.end()) {
-    auto record = std::make_unique<Record>();
-    record->provider = std::move(provider);
-    it = records_.emplace(name, std::move(record)).first;
+  Record& record = ExternalRecord(provider.name);
+  if (record.provider.builtin) {
+    return UsageError(
+        fmt::format("external provider '{}' has the name of a built-in one", provider.name));
   }
-  Record* record = it->second.get();
-  if (record->provider.builtin) {
-    return UsageError(fmt::format("external provider '{}' has the name of a built-in one", name));
+  if (!record.provider.register_models) {
+    record.provider.register_models = std::move(provider.register_models);
   }
-  if (std::find(externals_.begin(), externals_.end(), record) != externals_.end()) return {};
-  const bool dropped = record->state == Record::State::kOpen;  // by a rebuild
-  TN_RETURN_IF_ERROR(Open(*record));
-  externals_.push_back(record);
-  if (dropped) Replay(*record);
+  const bool dropped = record.state == Record::State::kOpen &&
+                       std::find(externals_.begin(), externals_.end(), &record) == externals_.end();
+  TN_RETURN_IF_ERROR(Open(record));
+  if (!dropped) return {};
+  externals_.push_back(&record);
+  Replay(record);
   return {};
 }
 
 void Registry::Rebuild(std::span<const std::string> externals) {
   const std::lock_guard lock(mutex_);
-  slots_.clear();
   externals_.clear();
-  notes_.clear();
-  for (const Record* record : opened_builtins_) Replay(*record);
+  std::erase_if(declared_, [&](const Declaration& declaration) {
+    return std::find(externals.begin(), externals.end(), declaration.provider) == externals.end();
+  });
   for (const std::string& name : externals) {
     const auto it = records_.find(name);
     if (it == records_.end() || it->second->provider.builtin) continue;
-    if (it->second->state != Record::State::kOpen) continue;
-    externals_.push_back(it->second.get());
-    Replay(*it->second);
+    Record* record = it->second.get();
+    if (std::find(externals_.begin(), externals_.end(), record) == externals_.end()) {
+      externals_.push_back(record);
+    }
   }
+  ReplayAll();
+}
+
+const Declaration* Registry::DeclarationOf(std::string_view architecture) const {
+  const Declaration* last = nullptr;  // of several the last wins
+  for (const Declaration& declaration : declared_) {
+    if (declaration.architecture == architecture) last = &declaration;
+  }
+  return last;
+}
+
+void Registry::Import(std::vector<Declaration> declarations) {
+  const std::lock_guard lock(mutex_);
+  if (declarations == declared_) return;
+  declared_ = std::move(declarations);
+  externals_.clear();
+  for (const Declaration& declaration : declared_) {
+    Record& record = ExternalRecord(declaration.provider);
+    if (record.provider.builtin) continue;  // a name of ours is not a library
+    if (std::find(externals_.begin(), externals_.end(), &record) == externals_.end()) {
+      externals_.push_back(&record);
+    }
+  }
+  ReplayAll();
+}
+
+std::vector<Declaration> Registry::Export() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Declaration> declarations;
+  const Slots& models = SlotsOf(SlotKind::kModel);
+  for (const Record* record : externals_) {
+    const std::string& name = record->provider.name;
+    for (const Registration& registration : record->log) {
+      const auto slot = models.find(registration.name);
+      if (registration.kind != SlotKind::kModel || slot == models.end()) continue;
+      if (slot->second.owner == record) declarations.push_back({registration.name, name});
+    }
+    for (const Declaration& declaration : declared_) {
+      if (declaration.provider == name && !models.contains(declaration.architecture)) {
+        declarations.push_back(declaration);
+      }
+    }
+  }
+  return declarations;
+}
+
+void Registry::SetLoader(Loader loader) {
+  const std::lock_guard lock(mutex_);
+  loader_ = std::move(loader);
+}
+
+std::vector<std::string> Registry::RegisteredBy(std::string_view provider, SlotKind kind) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> names;
+  const auto it = records_.find(provider);
+  if (it == records_.end()) return names;
+  for (const Registration& registration : it->second->log) {
+    if (registration.kind == kind) names.push_back(registration.name);
+  }
+  return names;
 }
 
 int Registry::opened() const {
@@ -213,9 +285,33 @@ std::vector<std::string> Registry::notes() const {
   return notes_;
 }
 
-void Registrar::Add(ModelEntry entry) {
-  std::string slot = entry.architecture;
-  record_.log.push_back({std::move(slot), std::make_shared<const ModelEntry>(std::move(entry))});
+// --- Registrar
+
+template <typename Entry>
+void Registrar::AddAny(Entry entry) {
+  std::string slot = entry.slot();
+  registry_.Accept(
+      record_, {Entry::kSlot, std::move(slot), std::make_shared<const Entry>(std::move(entry))});
+}
+
+void Registrar::Add(ModelEntry entry) { AddAny(std::move(entry)); }
+void Registrar::Add(DraftBuilderEntry entry) { AddAny(std::move(entry)); }
+void Registrar::ConfigReader(ConfigReaderEntry entry) { AddAny(std::move(entry)); }
+void Registrar::Target(TargetEntry entry) { AddAny(std::move(entry)); }
+
+void Registrar::Add(VisionEncoderEntry entry) {
+  // By the provider's own record: one that lost the model's slot still brings its encoder.
+  const bool has_model =
+      std::any_of(record_.log.begin(), record_.log.end(), [&](const auto& registration) {
+        return registration.kind == SlotKind::kModel && registration.name == entry.architecture;
+      });
+  if (!has_model && problem_.ok()) {
+    problem_ = Refused(fmt::format(
+        "it registers a vision encoder for '{}', for which it has registered no model; fix: "
+        "register the model first",
+        entry.architecture));
+  }
+  AddAny(std::move(entry));
 }
 
 void Registrar::Gguf(std::string gguf_architecture,

@@ -11,9 +11,7 @@ namespace {
 
 // "unknown (nearest: …)": of a model_type that no row has.
 std::string UnknownModelType(const Identity& identity, const Registry& registry) {
-  std::vector<std::string> types;
-  for (const ArchitectureRow& row : registry.index()) types.emplace_back(row.model_type);
-  const std::vector<std::string> near = NearNames(identity.model_type, types);
+  const std::vector<std::string> near = NearNames(identity.model_type, registry.ModelTypes());
   return near.empty() ? "unknown" : "unknown (nearest: " + Join(near, ", ") + ")";
 }
 
@@ -24,15 +22,24 @@ Status NoArchitecture(const Identity& identity, const Registry& registry) {
 }
 
 // Neither key is known: near names for both. Without a row only an open external could serve it.
-Status WithUnknownModelType(Status failure, const Identity& identity,
-                            const std::string& architecture, const Registry& registry) {
+Status WithUnknownModelType(Status failure, const Identity& identity, const Registry& registry) {
   const std::string& type = identity.model_type;
-  if (registry.FindRow(architecture) != nullptr || identity.architectures.empty() || type.empty() ||
-      !registry.ArchitecturesOfModelType(type).empty()) {
+  if (identity.architectures.empty() || registry.FindRow(identity.architectures[0]) != nullptr ||
+      type.empty() || !registry.ArchitecturesOfModelType(type).empty()) {
     return failure;
   }
   return Refused(fmt::format("{}; model_type '{}' is {} too", failure.message(), type,
                              UnknownModelType(identity, registry)));
+}
+
+// Of several architectures of one model_type those that are served.
+std::vector<std::string> ServedOf(std::vector<std::string> names, const Registry& registry) {
+  std::vector<std::string> served;
+  for (const std::string& name : names) {
+    const ArchitectureRow* row = registry.FindRow(name);
+    if (row == nullptr || registry.IsServed(*row)) served.push_back(name);
+  }
+  return served.empty() ? names : served;
 }
 
 // The architecture that decides, before the registry is asked.
@@ -51,8 +58,8 @@ Result<std::string> ChooseArchitecture(const Identity& identity, const Registry&
     return Refused(identity.source +
                    " has neither architectures nor model_type; fix: add \"architectures\"");
   }
-  const std::vector<std::string_view> candidates =
-      registry.ArchitecturesOfModelType(identity.model_type);
+  const std::vector<std::string> candidates =
+      ServedOf(registry.ArchitecturesOfModelType(identity.model_type), registry);
   if (candidates.empty()) return NoArchitecture(identity, registry);
   if (candidates.size() > 1) {
     return Refused(
@@ -60,9 +67,9 @@ Result<std::string> ChooseArchitecture(const Identity& identity, const Registry&
                     "\"architectures\" with one of them",
                     identity.source, identity.model_type, Join(candidates, ", ")));
   }
-  trace.push_back({"architecture", std::string(candidates[0]),
+  trace.push_back({"architecture", candidates[0],
                    fmt::format("architectures is absent; model_type '{}'", identity.model_type)});
-  return std::string(candidates[0]);
+  return candidates[0];
 }
 
 // model_type must not contradict the architecture.
@@ -70,12 +77,13 @@ Status CheckModelType(const Identity& identity, const Resolution& resolution,
                       const Registry& registry, std::vector<ResolutionStep>& trace) {
   const std::string& type = identity.model_type;
   if (type.empty() || type == resolution.entry->traits.model_type) return {};
-  const std::vector<std::string_view> others = registry.ArchitecturesOfModelType(type);
+  const std::vector<std::string> others = registry.ArchitecturesOfModelType(type);
+  const ArchitectureRow* own = registry.FindRow(resolution.architecture);
   const bool same_family =
-      others.empty() || std::any_of(others.begin(), others.end(), [&](std::string_view name) {
+      others.empty() || std::any_of(others.begin(), others.end(), [&](const std::string& name) {
         const ArchitectureRow* row = registry.FindRow(name);
-        const ArchitectureRow* own = registry.FindRow(resolution.architecture);
-        return own != nullptr && row->provider == own->provider;
+        return name == resolution.architecture ||
+               (own != nullptr && row != nullptr && row->provider == own->provider);
       });
   if (!same_family) {
     return Refused(
@@ -89,54 +97,159 @@ Status CheckModelType(const Identity& identity, const Resolution& resolution,
   return {};
 }
 
-}  // namespace
+constexpr std::string_view kEagle = "Eagle3";
+constexpr std::string_view kEaglePrefix = "EAGLE3";
 
-Result<Resolution> Resolve(const Identity& identity, Registry& registry) {
-  Resolution resolution;
-  TN_ASSIGN_OR_RETURN(resolution.architecture,
-                      ChooseArchitecture(identity, registry, resolution.trace));
-  Result<Registry::Found> found = registry.Find(resolution.architecture);
+// The registered name of an EAGLE-3 draft: checkpoints spell the mark in front, behind, or leave it
+// to draft_vocab_size.
+std::string WithoutEagle(std::string name) {
+  for (size_t at = name.find(kEagle); at != std::string::npos; at = name.find(kEagle)) {
+    name.erase(at, kEagle.size());
+  }
+  return name.starts_with(kEaglePrefix) ? name : std::string(kEaglePrefix) + name;
+}
+
+// Step 4; the name itself when the rule does not apply.
+std::string RewriteDraft(const Identity& identity, const std::string& name,
+                         const Registry& registry, std::vector<ResolutionStep>& trace) {
+  const bool marked = name.starts_with(kEagle) || name.ends_with(kEagle);
+  if (!identity.has_draft_vocab_size && !marked) return name;
+  const ArchitectureRow* row = registry.FindRow(name);
+  if (row != nullptr && row->kind == ModelKind::kDraft) {
+    trace.push_back({"draft", name, "a draft of EAGLE-3 under its own name in the index"});
+    return name;
+  }
+  std::string rewritten = WithoutEagle(name);
+  trace.push_back({"draft", rewritten,
+                   identity.has_draft_vocab_size
+                       ? "draft_vocab_size is present: 'Eagle3' is cut, 'EAGLE3' put in front"
+                       : "the name is marked: 'Eagle3' is cut, 'EAGLE3' put in front"});
+  return rewritten;
+}
+
+// How checkpoints of one base are called, with their heads.
+constexpr std::string_view kHeads[] = {"ForCausalLM", "LMHeadModel", "ForConditionalGeneration",
+                                       "ForMaskedLM"};
+
+// The row of the architecture that has a head where `name` has none or another one.
+const ArchitectureRow* SiblingOf(std::string_view stem, const Registry& registry) {
+  for (const std::string_view head : kHeads) {
+    const ArchitectureRow* row = registry.FindRow(std::string(stem) + std::string(head));
+    if (row != nullptr) return row;
+  }
+  return nullptr;
+}
+
+// A name outside the index that is a known one without its head ("LlamaModel"), or with another.
+Status ServeVariant(const Status& failure, const std::string& name, Registry& registry,
+                    Resolution& resolution) {
+  constexpr std::string_view kBase = "Model";
+  if (registry.FindRow(name) != nullptr) return failure;
+  const size_t other_head = name.find("For");
+  const bool is_base = name.ends_with(kBase);
+  if (!is_base && other_head == std::string::npos) return failure;
+  const std::string stem =
+      is_base ? name.substr(0, name.size() - kBase.size()) : name.substr(0, other_head);
+  const ArchitectureRow* row = stem.empty() ? nullptr : SiblingOf(stem, registry);
+  if (row == nullptr || name == row->architecture) return failure;
+  if (!is_base) {
+    // A spelling mistake of the same head is no other head.
+    if (EditDistance(name, row->architecture) <= 3) return failure;
+    return Refused(
+        fmt::format("architecture '{}' is a variant of '{}' with another head, which is "
+                    "not served; fix: a checkpoint with the head of '{}'",
+                    name, row->architecture, row->architecture));
+  }
+  Result<Registry::Found> found = registry.Find(row->architecture);
   if (!found.ok()) {
-    return WithUnknownModelType(found.status(), identity, resolution.architecture, registry);
+    return Refused(fmt::format("architecture '{}' is '{}' without its head: {}", name,
+                               row->architecture, found.message()));
+  }
+  if (found->entry->traits.base_prefix.empty()) {
+    return Refused(
+        fmt::format("architecture '{}' is '{}' without its head, which the family does "
+                    "not serve; fix: a checkpoint of '{}'",
+                    name, row->architecture, row->architecture));
   }
   resolution.entry = std::move(found->entry);
   resolution.provider = std::move(found->provider);
-  TN_RETURN_IF_ERROR(CheckModelType(identity, resolution, registry, resolution.trace));
-  resolution.trace.push_back(
-      {"provider", resolution.provider, std::string(NameOf(resolution.entry->kind))});
-  return resolution;
+  resolution.architecture = row->architecture;
+  resolution.headless = true;
+  resolution.trace.push_back({"variant", resolution.architecture,
+                              fmt::format("'{}' is its base: names lack '{}', a head may be absent",
+                                          name, resolution.entry->traits.base_prefix)});
+  return {};
 }
 
-Result<Identity> IdentityOf(const Checkpoint& checkpoint, Registry& registry) {
-  Identity identity;
-  if (const GgufMetadata* metadata = checkpoint.gguf()) {
-    identity.source = "GGUF metadata";
-    TN_ASSIGN_OR_RETURN(const std::string_view gguf, metadata->String("general.architecture"));
-    TN_ASSIGN_OR_RETURN(std::string architecture, registry.ArchitectureOfGguf(gguf, *metadata));
-    identity.architectures = {std::move(architecture)};
-    return identity;
+// Step 3: the model is its vision encoder.
+Status ServeVisionEncoder(const std::string& name, Registry& registry, Resolution& resolution) {
+  TN_ASSIGN_OR_RETURN(const auto found, registry.FindVisionEncoder(name));
+  ModelEntry entry;
+  entry.architecture = found.entry->architecture;
+  entry.kind = ModelKind::kVisionEncoder;
+  entry.read_config = found.entry->read_config;
+  entry.names = found.entry->names;
+  entry.create = found.entry->create;
+  resolution.entry = std::make_shared<const ModelEntry>(std::move(entry));
+  resolution.provider = found.provider;
+  resolution.trace.push_back(
+      {"vision encoder", found.provider, "mm-encoder-only; later steps do not apply"});
+  return {};
+}
+
+// Step 6.
+Status ServeFromIndex(const std::string& rewritten, Registry& registry, Resolution& resolution) {
+  resolution.architecture = rewritten;
+  Result<Registry::Found> found = registry.Find(rewritten);
+  if (found.ok()) {
+    resolution.entry = std::move(found->entry);
+    resolution.provider = std::move(found->provider);
+    return {};
   }
-  identity.source = "config.json";
-  const Json* config = checkpoint.config();
-  if (config == nullptr || !config->is_object()) {
-    return Refused(checkpoint.path() +
-                   ": no config.json; fix: a Hugging Face directory with config.json, or a .gguf");
+  if (rewritten == resolution.stated) {
+    return ServeVariant(found.status(), rewritten, registry, resolution);
   }
-  if (const Json* names = config->Find("architectures"); names != nullptr && names->is_array()) {
-    for (const Json& name : names->as_array()) {
-      if (!name.is_string()) {
-        return Refused("config.json: architectures holds " + name.Dump() + ", allowed: strings");
-      }
-      identity.architectures.push_back(name.as_string());
-    }
-  } else if (names != nullptr && !names->is_null()) {
-    return Refused(
-        fmt::format("config.json: architectures = {}, allowed: a list of strings", names->Dump()));
+  return Refused(fmt::format("{}; '{}' stands for the checkpoint's '{}' ({})", found.message(),
+                             rewritten, resolution.stated, resolution.trace.back().why));
+}
+
+}  // namespace
+
+Result<Resolution> Resolve(const Identity& identity, Registry& registry,
+                           const ResolveOptions& options) {
+  Resolution resolution;
+  std::vector<ResolutionStep>& trace = resolution.trace;
+  TN_ASSIGN_OR_RETURN(resolution.stated, ChooseArchitecture(identity, registry, trace));
+  resolution.architecture = resolution.stated;
+  if (options.mm_encoder_only) {
+    TN_RETURN_IF_ERROR(ServeVisionEncoder(resolution.stated, registry, resolution));
+    return resolution;
   }
-  if (const Json* type = config->Find("model_type"); type != nullptr && type->is_string()) {
-    identity.model_type = type->as_string();
+  const std::string rewritten = RewriteDraft(identity, resolution.stated, registry, trace);
+  if (options.targets != TargetMode::kOff) {
+    TN_ASSIGN_OR_RETURN(resolution.candidates, registry.FindTargets(resolution.stated));
   }
-  return identity;
+  const Status status = ServeFromIndex(rewritten, registry, resolution);
+  if (!status.ok()) {
+    const Status failure = WithUnknownModelType(status, identity, registry);
+    if (resolution.candidates.empty()) return failure;
+    // A target counts more than the rewriting: its config is that of the name before it.
+    resolution.index_failure = failure;
+    Result<Registry::Found> stated = registry.Find(resolution.stated);
+    if (!stated.ok()) return failure;
+    resolution.entry = std::move(stated->entry);
+    resolution.provider = std::move(stated->provider);
+    resolution.architecture = resolution.stated;
+    return resolution;
+  }
+  TN_RETURN_IF_ERROR(CheckModelType(identity, resolution, registry, trace));
+  trace.push_back({"provider", resolution.provider, std::string(NameOf(resolution.entry->kind))});
+  if (const auto reader = registry.FindConfigReader(identity.model_type)) {
+    resolution.config_reader = reader->entry;
+    trace.push_back({"config reader", reader->provider,
+                     fmt::format("reads model_type '{}'", identity.model_type)});
+  }
+  return resolution;
 }
 
 }  // namespace tenon

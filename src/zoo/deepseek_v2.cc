@@ -231,7 +231,7 @@ class DeepseekV2ForCausalLM final : public Model {
 Status RegisterDeepseekV2(Registrar& registrar) {
   registrar.Model<DeepseekV2ForCausalLM>(
       "DeepseekV2ForCausalLM", ModelKind::kCausalLm,
-      {.model_type = "deepseek_v2", .skippable = {"*.rotary_emb.inv_freq"}});
+      {.model_type = "deepseek_v2", .skippable = {"*.rotary_emb.inv_freq"}, .base_prefix = "model."});
   return {};
 }
 

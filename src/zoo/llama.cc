@@ -177,7 +177,8 @@ Status RegisterLlama(Registrar& registrar) {
       "LlamaForCausalLM", ModelKind::kCausalLm,
       {.model_type = "llama",
        .gguf_keys = kGgufKeys,
-       .skippable = {"*.rotary_emb.inv_freq", "*.attn.bias", "*.masked_bias"}});
+       .skippable = {"*.rotary_emb.inv_freq", "*.attn.bias", "*.masked_bias"},
+       .base_prefix = "model."});
   registrar.Gguf("llama", IdentityOfGguf);
   return {};
 }

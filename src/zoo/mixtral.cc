@@ -123,7 +123,7 @@ class MixtralForCausalLM final : public Model {
 Status RegisterMixtral(Registrar& registrar) {
   registrar.Model<MixtralForCausalLM>(
       "MixtralForCausalLM", ModelKind::kCausalLm,
-      {.model_type = "mixtral", .skippable = {"*.rotary_emb.inv_freq"}});
+      {.model_type = "mixtral", .skippable = {"*.rotary_emb.inv_freq"}, .base_prefix = "model."});
   return {};
 }
 

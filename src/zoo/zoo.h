@@ -8,6 +8,7 @@
 
 namespace tenon {
 
+StaticIndex ZooIndex();
 std::unique_ptr<Registry> MakeRegistry();
 
 }  // namespace tenon

@@ -42,6 +42,18 @@ def weak_symbols(_, build):
                 yield f"{path}: {match[2]} is of the standard library"
 
 
+def zoo_initialisers(_, build):
+    """Nothing in the zoo runs before main: its objects have no initialiser, so that a start costs the same with any number of
+    families, and reading the index runs no family's code."""
+    objects = sorted((build / "src" / "zoo").rglob("*.o"))
+    if not objects:
+        yield f"{build}/src/zoo: no object, nothing was checked"
+    for path in objects:
+        text = subprocess.run(["readelf", "-SW", str(path)], capture_output=True, text=True).stdout
+        for section in re.findall(r"\s(\.(?:init_array|ctors|preinit_array)\S*)\s", text):
+            yield f"{path}: runs code before main ({section})"
+
+
 def include_refusal(_, build):
     """The build itself refuses upward, private and undeclared includes: tried with small layers."""
     commands = Commands(build)

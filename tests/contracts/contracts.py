@@ -7,7 +7,7 @@ import sys
 
 sys.dont_write_bytecode = True  # the source tree stays as it is
 
-from build_rules import include_refusal, library_output, self_contained, weak_symbols
+from build_rules import include_refusal, library_output, self_contained, weak_symbols, zoo_initialisers
 from docs_skeletons import docs_skeletons
 from out_of_tree import out_of_tree
 from source_rules import (architecture_names, ascii_only, file_length, header_comment, layer_order, no_sessions, property_checks,
@@ -15,7 +15,7 @@ from source_rules import (architecture_names, ascii_only, file_length, header_co
 
 CHECKS = {f.__name__.replace("_", "-"): f for f in (
     layer_order, file_length, architecture_names, header_comment, ascii_only, readmes, property_checks, no_sessions,
-    library_output, weak_symbols, include_refusal, self_contained, docs_skeletons, out_of_tree)}
+    library_output, weak_symbols, zoo_initialisers, include_refusal, self_contained, docs_skeletons, out_of_tree)}
 
 
 def main():

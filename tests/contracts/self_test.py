@@ -75,6 +75,16 @@ def library_output(check, problems):
         expect(list(check(root, build)), "printf in a library", problems)
 
 
+def zoo_initialisers(check, problems):
+    with tempfile.TemporaryDirectory() as folder:
+        expect(list(check(None, pathlib.Path(folder))), "a build without a zoo", problems)
+        root = tree(folder, {"src/zoo/x.cc": "int F();\nstatic int x = F();\nint G() { return x; }\n"})
+        expect(list(check(root, build_of(root, ["src/zoo/x.cc"]))), "a global that is computed at the start", problems)
+    with tempfile.TemporaryDirectory() as folder:
+        root = tree(folder, {"src/zoo/x.cc": "constexpr const char* kRows[] = {\"a\"};\nconst char* G(int i) { return kRows[i]; }\n"})
+        problems.extend(check(root, build_of(root, ["src/zoo/x.cc"])))
+
+
 def weak_symbols(check, problems):
     kernels = {
         "an inline function": "[[gnu::noinline]] inline int F(int x) { return x * x; }\nint G(int x) { return F(x); }\n",
@@ -170,7 +180,7 @@ def out_of_tree(check, problems):
 
 
 BUILD_CASES = {f.__name__.replace("_", "-"): f
-               for f in (library_output, weak_symbols, include_refusal, self_contained, docs_skeletons, out_of_tree)}
+               for f in (library_output, weak_symbols, zoo_initialisers, include_refusal, self_contained, docs_skeletons, out_of_tree)}
 
 
 def self_test(checks):

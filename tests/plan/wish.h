@@ -27,6 +27,7 @@ struct Wish {
   int64_t threads = 1;
   int64_t mla_context_chunk = 1024;
   std::string allowed = {};  // downgrades, with commas
+  std::string target = "auto";
 };
 
 inline Result<EngineOptions> OptionsFor(const Wish& wish) {
@@ -44,7 +45,8 @@ inline Result<EngineOptions> OptionsFor(const Wish& wish) {
       {"prefill-chunk", std::to_string(wish.prefill_chunk)},
       {"mla-context-chunk", std::to_string(wish.mla_context_chunk)},
       {"threads", number(wish.threads)},
-      {"allow-downgrade", wish.allowed}};
+      {"allow-downgrade", wish.allowed},
+      {"target", wish.target}};
   OptionInputs inputs;
   for (const auto& [name, value] : rows) {
     if (value != "auto" && !value.empty()) inputs.command_line.push_back({name, value});

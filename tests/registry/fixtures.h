@@ -1,6 +1,6 @@
-// A small made-up zoo for the tests of this folder: three rows of architectures in three families
-// and one family that is not built, and providers that count how often they run. Not models: none
-// of these computes.
+// A small made-up zoo for the tests of this folder: three families, one that the build leaves out,
+// names that are known and not built or removed, and providers that count how often they run. Not
+// models: none of these computes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,14 +31,28 @@ class FakeModel final : public Model {
 };
 
 inline constexpr ArchitectureRow kRows[] = {
-    {"AlphaForCausalLM", "alpha", "alpha", ModelKind::kCausalLm, "0.1"},
-    {"AlphaForMaskedLM", "alpha_masked", "alpha", ModelKind::kEncoder, "0.1"},
-    {"BetaForCausalLM", "beta", "beta", ModelKind::kCausalLm, "0.1"},
-    {"BetaForConditionalGeneration", "beta", "beta", ModelKind::kEncoderDecoder, "0.1"},
-    {"GammaForCausalLM", "gamma", "gamma", ModelKind::kCausalLm, "0.1"},
-    {"AbsentForCausalLM", "absent", "absent", ModelKind::kCausalLm, "0.1"},
+    {"AlphaForCausalLM", "alpha", "alpha", ModelKind::kCausalLm, ModelStatus::kStable, "0.1"},
+    {"AlphaForMaskedLM", "alpha_masked", "alpha", ModelKind::kEncoder, ModelStatus::kStable, "0.1"},
+    {"BetaForCausalLM", "beta", "beta", ModelKind::kCausalLm, ModelStatus::kStable, "0.1"},
+    {"BetaForConditionalGeneration", "beta", "beta", ModelKind::kEncoderDecoder,
+     ModelStatus::kStable, "0.1"},
+    {"GammaForCausalLM", "gamma", "gamma", ModelKind::kCausalLm, ModelStatus::kStable, "0.1"},
+    {"PlannedForCausalLM", "planned", "planned", ModelKind::kCausalLm, ModelStatus::kNotBuilt},
+    {"OldForCausalLM", "old", "old", ModelKind::kCausalLm, ModelStatus::kRemoved, "0.3"},
+    {"Eagle3OmegaForCausalLM", "", "drafts", ModelKind::kDraft, ModelStatus::kNotBuilt},
+    {"EAGLE3AlphaForCausalLM", "", "alpha", ModelKind::kDraft, ModelStatus::kStable, "0.1"},
+    {"AbsentForCausalLM", "absent", "absent", ModelKind::kCausalLm, ModelStatus::kStable, "0.1"},
 };
 inline constexpr GgufRow kGgufRows[] = {{"alpha", "alpha"}, {"beta", "beta"}, {"absent", "absent"}};
+inline constexpr ModelTypeRow kTypeRows[] = {{"alpha_next", "AlphaForCausalLM"}};
+inline constexpr DraftRow kDraftRows[] = {{"MTP", "beta", ModelStatus::kStable},
+                                          {"PARD", "drafts", ModelStatus::kNotBuilt}};
+inline constexpr TargetRow kTargetRows[] = {{"GammaForCausalLM", "gamma_fast"}};
+inline constexpr StaticIndex kIndex = {.architectures = kRows,
+                                       .model_types = kTypeRows,
+                                       .drafts = kDraftRows,
+                                       .gguf = kGgufRows,
+                                       .targets = kTargetRows};
 
 // What a provider does when it opens.
 struct Script {

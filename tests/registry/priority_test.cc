@@ -13,8 +13,7 @@ namespace tenon {
 namespace {
 
 using test::FakeZoo;
-using test::kGgufRows;
-using test::kRows;
+using test::kIndex;
 using test::ProviderOf;
 
 // Serves alpha's first architecture too, and one of its own.
@@ -31,7 +30,7 @@ std::string NotesOf(const Registry& registry) {
 
 TEST(Priority, AnExternalDisplacesAnOpenBuiltin) {
   FakeZoo zoo;
-  Registry registry(kRows, kGgufRows, zoo.Builtins());
+  Registry registry(kIndex, zoo.Builtins());
   ASSERT_EQ(ProviderOf(registry, "AlphaForCausalLM"), "alpha");
   ASSERT_TRUE(registry.AddExternal(zoo.External("/p/one.so", Rival("one"))).ok());
   EXPECT_EQ(ProviderOf(registry, "AlphaForCausalLM"), "/p/one.so");
@@ -42,7 +41,7 @@ TEST(Priority, AnExternalDisplacesAnOpenBuiltin) {
 
 TEST(Priority, ABuiltinThatOpensLaterDoesNotTakeTheSlotBack) {
   FakeZoo zoo;
-  Registry registry(kRows, kGgufRows, zoo.Builtins());
+  Registry registry(kIndex, zoo.Builtins());
   ASSERT_TRUE(registry.AddExternal(zoo.External("/p/one.so", Rival("one"))).ok());
   EXPECT_EQ(ProviderOf(registry, "AlphaForCausalLM"), "/p/one.so");
   EXPECT_EQ(zoo.Runs("alpha"), 0) << "nothing of alpha's was needed";
@@ -54,7 +53,7 @@ TEST(Priority, ABuiltinThatOpensLaterDoesNotTakeTheSlotBack) {
 TEST(Priority, OfExternalsTheLastWins) {
   for (const bool swapped : {false, true}) {
     FakeZoo zoo;
-    Registry registry(kRows, kGgufRows, zoo.Builtins());
+    Registry registry(kIndex, zoo.Builtins());
     const std::string first = swapped ? "two" : "one";
     const std::string last = swapped ? "one" : "two";
     for (const std::string& type : {first, last}) {
@@ -71,7 +70,7 @@ TEST(Priority, OfExternalsTheLastWins) {
 TEST(Priority, AnExternalNamesGgufArchitecturesInEitherOrder) {
   for (const bool builtin_first : {false, true}) {
     FakeZoo zoo;
-    Registry registry(kRows, kGgufRows, zoo.Builtins());
+    Registry registry(kIndex, zoo.Builtins());
     if (builtin_first) {
       ASSERT_EQ(*registry.ArchitectureOfGguf("alpha", GgufMetadata()), "AlphaForCausalLM");
     }
@@ -82,7 +81,7 @@ TEST(Priority, AnExternalNamesGgufArchitecturesInEitherOrder) {
 
 TEST(Priority, TheSameExternalAgainIsHarmless) {
   FakeZoo zoo;
-  Registry registry(kRows, kGgufRows, zoo.Builtins());
+  Registry registry(kIndex, zoo.Builtins());
   const Provider one = zoo.External("/p/one.so", Rival("one"));
   ASSERT_EQ(ProviderOf(registry, "AlphaForCausalLM"), "alpha");
   ASSERT_TRUE(registry.AddExternal(one).ok());
@@ -100,11 +99,11 @@ TEST(Priority, BuiltinIsAFieldAndNotAName) {
   std::vector<Provider> builtins;
   builtins.push_back(zoo.Make("alpha", {.models = {{"AlphaForCausalLM", "alpha"}}}));
   constexpr ArchitectureRow kOdd[] = {
-      {"AlphaForCausalLM", "alpha", "alpha", ModelKind::kCausalLm, "0.1"},
-      {"OddForCausalLM", "odd", "/p/odd.so", ModelKind::kCausalLm, "0.1"}};
+      {"AlphaForCausalLM", "alpha", "alpha", ModelKind::kCausalLm, ModelStatus::kStable, "0.1"},
+      {"OddForCausalLM", "odd", "/p/odd.so", ModelKind::kCausalLm, ModelStatus::kStable, "0.1"}};
   builtins.push_back(
       zoo.Make("/p/odd.so", {.models = {{"OddForCausalLM", "odd"}, {"AlphaForCausalLM", "odd"}}}));
-  Registry registry(kOdd, {}, std::move(builtins));
+  Registry registry({.architectures = kOdd}, std::move(builtins));
   ASSERT_EQ(ProviderOf(registry, "AlphaForCausalLM"), "alpha");
   ASSERT_EQ(ProviderOf(registry, "OddForCausalLM"), "/p/odd.so");
   EXPECT_EQ(ProviderOf(registry, "AlphaForCausalLM"), "alpha");
@@ -119,7 +118,7 @@ TEST(Priority, BuiltinIsAFieldAndNotAName) {
 
 TEST(Rebuild, ADroppedExternalReleasesItsSlotsAndNamingItAgainRestoresThem) {
   FakeZoo zoo;
-  Registry registry(kRows, kGgufRows, zoo.Builtins());
+  Registry registry(kIndex, zoo.Builtins());
   ASSERT_EQ(ProviderOf(registry, "AlphaForCausalLM"), "alpha");
   const Provider one = zoo.External("/p/one.so", Rival("one"));
   ASSERT_TRUE(registry.AddExternal(one).ok());
@@ -143,7 +142,7 @@ TEST(Rebuild, ADroppedExternalReleasesItsSlotsAndNamingItAgainRestoresThem) {
 
 TEST(Rebuild, ReplaysExternalsInDeclaredOrder) {
   FakeZoo zoo;
-  Registry registry(kRows, kGgufRows, zoo.Builtins());
+  Registry registry(kIndex, zoo.Builtins());
   for (const std::string type : {"one", "two"}) {
     ASSERT_TRUE(registry.AddExternal(zoo.External(type, Rival(type))).ok());
   }
@@ -187,6 +186,7 @@ Provider Contender(FakeZoo& zoo, const std::string& name, int mask, bool builtin
   for (size_t slot = 0; slot < std::size(kContested); ++slot) {
     if ((mask >> slot & 1) != 0) script.models.emplace_back(kContested[slot], name);
   }
+  if (!builtin) script.models.emplace_back("Own" + name, name);  // one that registers nothing fails
   return zoo.Make(name, script, builtin);
 }
 
@@ -219,7 +219,7 @@ TEST(Priority, AnyOrderOfEvents) {
     for (const char* name : kFamilies) {
       builtins.push_back(Contender(zoo, name, masks.of.at(name), true));
     }
-    Registry registry(kRows, kGgufRows, std::move(builtins));
+    Registry registry(kIndex, std::move(builtins));
     Expected expected;
     const int events = *rc::gen::inRange(1, 12);
     for (int e = 0; e < events; ++e) {

@@ -6,32 +6,31 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <set>
+#include <stdexcept>
 #include <thread>
 
 #include "registry/fixtures.h"
-#include "tenon/zoo/zoo.h"
 
 namespace tenon {
 namespace {
 
 using test::ExpectRefusal;
 using test::FakeZoo;
-using test::kGgufRows;
-using test::kRows;
+using test::kIndex;
 using test::ProviderOf;
 
 TEST(Registry, ReadingTheIndexRunsNoProvider) {
   FakeZoo zoo;
-  Registry registry(kRows, kGgufRows, zoo.Builtins());
+  Registry registry(kIndex, zoo.Builtins());
   ASSERT_NE(registry.FindRow("BetaForCausalLM"), nullptr);
   EXPECT_EQ(registry.FindRow("BetaForCausalLM")->provider, "beta");
   EXPECT_EQ(registry.FindRow("DeltaForCausalLM"), nullptr);
   EXPECT_EQ(registry.ArchitecturesOfModelType("beta"),
-            (std::vector<std::string_view>{"BetaForCausalLM", "BetaForConditionalGeneration"}));
+            (std::vector<std::string>{"BetaForCausalLM", "BetaForConditionalGeneration"}));
   EXPECT_TRUE(registry.ArchitecturesOfModelType("delta").empty());
-  for (const ArchitectureRow& row : registry.index()) {
-    EXPECT_EQ(registry.IsBuilt(row), row.provider != "absent") << row.architecture;
+  for (const ArchitectureRow& row : registry.index().architectures) {
+    const bool served = row.status < ModelStatus::kNotBuilt && row.provider != "absent";
+    EXPECT_EQ(registry.IsServed(row), served) << row.architecture;
   }
   EXPECT_EQ(zoo.Runs(), 0);
   EXPECT_EQ(registry.opened(), 0);
@@ -39,7 +38,7 @@ TEST(Registry, ReadingTheIndexRunsNoProvider) {
 
 TEST(Registry, ALookUpOpensItsProviderOnceAndNoOther) {
   FakeZoo zoo;
-  Registry registry(kRows, kGgufRows, zoo.Builtins());
+  Registry registry(kIndex, zoo.Builtins());
   const auto first = registry.Find("BetaForCausalLM");
   ASSERT_TRUE(first.ok()) << first.message();
   EXPECT_EQ(first->provider, "beta");
@@ -63,7 +62,7 @@ TEST(Registry, EightThreadsOpenAProviderOnce) {
                   std::this_thread::sleep_for(std::chrono::milliseconds(20));
                   return Status();
                 }}));
-  Registry registry(kRows, kGgufRows, std::move(builtins));
+  Registry registry(kIndex, std::move(builtins));
   std::atomic<int> waiting = 0;
   std::vector<std::shared_ptr<const ModelEntry>> entries(8);
   std::vector<std::thread> threads;
@@ -91,7 +90,7 @@ TEST(Registry, AFailedProviderKeepsItsCause) {
       "alpha", {.models = {{"AlphaForCausalLM", "alpha"}},
                 .then = [](Registrar&) { return IoError("libquux.so.3: no such file"); }}));
   builtins.push_back(zoo.Make("beta", {.models = {{"BetaForCausalLM", "beta"}}}));
-  Registry registry(kRows, kGgufRows, std::move(builtins));
+  Registry registry(kIndex, std::move(builtins));
   const auto first = registry.Find("AlphaForCausalLM");
   ExpectRefusal(first, {"provider 'alpha'", "libquux.so.3: no such file"});
   EXPECT_EQ(first.message().find("unknown"), std::string::npos) << first.message();
@@ -105,7 +104,7 @@ TEST(Registry, AFailedProviderKeepsItsCause) {
 
 TEST(Registry, RegistrationsAreCommittedTogetherOrNotAtAll) {
   FakeZoo zoo;
-  Registry registry(kRows, kGgufRows, zoo.Builtins());
+  Registry registry(kIndex, zoo.Builtins());
   ASSERT_EQ(ProviderOf(registry, "GammaForCausalLM"), "gamma");
   const Provider broken = zoo.External(
       "/p/broken.so", {.models = {{"GammaForCausalLM", "gamma"}, {"DeltaForCausalLM", "delta"}},
@@ -125,7 +124,7 @@ TEST(Registry, RegistrationsAreCommittedTogetherOrNotAtAll) {
 
 TEST(Registry, KnownButNotBuiltIsItsOwnError) {
   FakeZoo zoo;
-  Registry registry(kRows, kGgufRows, zoo.Builtins());
+  Registry registry(kIndex, zoo.Builtins());
   const auto found = registry.Find("AbsentForCausalLM");
   ExpectRefusal(found, {"'AbsentForCausalLM' is known", "'absent'", "TENON_ZOO"});
   EXPECT_EQ(found.message().find("unknown"), std::string::npos) << found.message();
@@ -135,7 +134,7 @@ TEST(Registry, KnownButNotBuiltIsItsOwnError) {
 
 TEST(Registry, AnUnknownNameGetsNearNames) {
   FakeZoo zoo;
-  Registry registry(kRows, kGgufRows, zoo.Builtins());
+  Registry registry(kIndex, zoo.Builtins());
   ExpectRefusal(registry.Find("AlphaForCausalML"), {"unknown", "did you mean AlphaForCausalLM"});
   ExpectRefusal(registry.Find("Zzz"), {"'Zzz' is unknown", "tenon models"});
   EXPECT_EQ(registry.Find("Zzz").message().find("did you mean"), std::string::npos);
@@ -157,7 +156,7 @@ TEST(Registry, AProviderMayReuseAnotherFamily) {
                                     TN_ASSIGN_OR_RETURN(reused, registrar.Find("AlphaForCausalLM"));
                                     return {};
                                   }});
-  Registry registry(kRows, kGgufRows, std::move(builtins));
+  Registry registry(kIndex, std::move(builtins));
   EXPECT_EQ(ProviderOf(registry, "BetaForCausalLM"), "beta");
   EXPECT_EQ(reused, registry.Find("AlphaForCausalLM")->entry);
   EXPECT_EQ(zoo.Runs("alpha"), 1);
@@ -174,7 +173,7 @@ TEST(Registry, AFailingDependencyIsNamedWithItsCause) {
       "beta", {.models = {{"BetaForCausalLM", "beta"}}, .then = needs("AlphaForCausalLM")}));
   builtins.push_back(zoo.Make(
       "gamma", {.models = {{"GammaForCausalLM", "gamma"}}, .then = needs("NowhereForCausalLM")}));
-  Registry registry(kRows, kGgufRows, std::move(builtins));
+  Registry registry(kIndex, std::move(builtins));
   ExpectRefusal(registry.Find("BetaForCausalLM"),
                 {"provider 'beta'", "provider 'alpha'", "disk gone"});
   // The missing one is what the provider needs, not what was asked for.
@@ -187,7 +186,7 @@ TEST(Registry, AProviderThatLooksItselfUpFails) {
   builtins.push_back(zoo.Make("alpha", {.then = [](Registrar& registrar) {
                                 return registrar.Find("AlphaForCausalLM").status();
                               }}));
-  Registry registry(kRows, kGgufRows, std::move(builtins));
+  Registry registry(kIndex, std::move(builtins));
   ExpectRefusal(registry.Find("AlphaForCausalLM"), {"provider 'alpha'", "while it opens"});
   EXPECT_EQ(zoo.Runs("alpha"), 1);
 }
@@ -196,7 +195,7 @@ TEST(Registry, ARowThatItsProviderDoesNotServeIsNotUnknown) {
   FakeZoo zoo;
   std::vector<Provider> builtins;
   builtins.push_back(zoo.Make("alpha", {.models = {{"AlphaForCausalLM", "alpha"}}}));
-  Registry registry(kRows, kGgufRows, std::move(builtins));
+  Registry registry(kIndex, std::move(builtins));
   const auto found = registry.Find("AlphaForMaskedLM");
   ASSERT_FALSE(found.ok());
   EXPECT_NE(found.message().find("provider 'alpha'"), std::string::npos) << found.message();
@@ -205,44 +204,75 @@ TEST(Registry, ARowThatItsProviderDoesNotServeIsNotUnknown) {
 
 TEST(Registry, GgufArchitecturesAreNamedByTheirProvider) {
   FakeZoo zoo;
-  Registry registry(kRows, kGgufRows, zoo.Builtins());
+  Registry registry(kIndex, zoo.Builtins());
   EXPECT_EQ(*registry.ArchitectureOfGguf("beta", GgufMetadata()), "BetaForCausalLM");
   EXPECT_EQ(zoo.Runs("beta"), 1);
   EXPECT_EQ(zoo.Runs(), 1);
 }
 
-// --- the real index
-
-TEST(BuiltinZoo, NothingIsOpenAtTheStart) {
-  const auto registry = MakeRegistry();
-  EXPECT_GE(registry->index().size(), 7u);
-  EXPECT_EQ(registry->opened(), 0);
-}
-
-TEST(BuiltinZoo, EveryRowIsServedAsItSays) {
-  const auto registry = MakeRegistry();
-  std::set<std::string_view> seen;
-  std::set<std::string_view> providers;
-  for (const ArchitectureRow& row : registry->index()) {
-    SCOPED_TRACE(row.architecture);
-    EXPECT_TRUE(seen.insert(row.architecture).second) << "twice in the index";
-    EXPECT_TRUE(registry->IsBuilt(row));
-    const auto found = registry->Find(row.architecture);
-    ASSERT_TRUE(found.ok()) << found.message();
-    EXPECT_EQ(found->provider, row.provider);
-    EXPECT_EQ(found->entry->architecture, row.architecture);
-    EXPECT_EQ(found->entry->kind, row.kind);
-    EXPECT_EQ(found->entry->traits.model_type, row.model_type);
-    providers.insert(row.provider);
+TEST(Registry, KnownNotBuiltAndRemovedAreErrorsOfTheirOwn) {
+  FakeZoo zoo;
+  Registry registry(kIndex, zoo.Builtins());
+  ExpectRefusal(registry.Find("PlannedForCausalLM"),
+                {"'PlannedForCausalLM'", "known, but not built", "'planned'", "fix:"});
+  ExpectRefusal(registry.Find("OldForCausalLM"),
+                {"'OldForCausalLM'", "served before version 0.3", "fix:"});
+  for (const char* name : {"PlannedForCausalLM", "OldForCausalLM"}) {
+    EXPECT_EQ(registry.Find(name).message().find("unknown"), std::string::npos);
   }
-  EXPECT_EQ(registry->opened(), static_cast<int>(providers.size()));
-  EXPECT_TRUE(registry->notes().empty());
+  EXPECT_EQ(zoo.Runs(), 0);
+  // A library may serve what we do not.
+  ASSERT_TRUE(registry
+                  .AddExternal(zoo.External(
+                      "/p/x.so",
+                      {.models = {{"PlannedForCausalLM", "planned"}, {"OldForCausalLM", "old"}}}))
+                  .ok());
+  EXPECT_EQ(ProviderOf(registry, "PlannedForCausalLM"), "/p/x.so");
+  EXPECT_EQ(ProviderOf(registry, "OldForCausalLM"), "/p/x.so");
 }
 
-TEST(BuiltinZoo, NearNamesOfARealOne) {
-  const auto registry = MakeRegistry();
-  ExpectRefusal(registry->Find("LlamaForCasualLM"), {"did you mean LlamaForCausalLM"});
-  EXPECT_EQ(registry->opened(), 0);
+TEST(Registry, WhatAProviderThrowsIsItsFailure) {
+  FakeZoo zoo;
+  Registry registry(kIndex, zoo.Builtins());
+  const Status failed = registry.AddExternal(
+      zoo.External("/p/t.so", {.models = {{"Omega", "omega"}}, .then = [](Registrar&) -> Status {
+                                 throw std::runtime_error("no licence file");
+                               }}));
+  EXPECT_EQ(failed.code(), StatusCode::kRefused);
+  test::ExpectWords(failed.message(), {"'/p/t.so' failed to open", "threw", "no licence file"});
+  const Status odd = registry.AddExternal(
+      zoo.External("/p/u.so", {.then = [](Registrar&) -> Status { throw 3; }}));
+  test::ExpectWords(odd.message(), {"'/p/u.so' failed to open", "no std::exception"});
+}
+
+TEST(Registry, AnExternalThatRegistersNothingFails) {
+  FakeZoo zoo;
+  Registry registry(kIndex, zoo.Builtins());
+  const Status failed = registry.AddExternal(zoo.External("/p/empty.so", {}));
+  test::ExpectWords(failed.message(), {"'/p/empty.so'", "registers nothing"});
+}
+
+TEST(Registry, RegisteringAfterTheOpeningFailsTheProvider) {
+  FakeZoo zoo;
+  Registry registry(kIndex, zoo.Builtins());
+  Registrar* kept = nullptr;
+  ASSERT_TRUE(registry
+                  .AddExternal(zoo.External("/p/late.so", {.models = {{"GammaForCausalLM", "g"}},
+                                                           .then =
+                                                               [&](Registrar& registrar) {
+                                                                 kept = &registrar;
+                                                                 return Status();
+                                                               }}))
+                  .ok());
+  ASSERT_EQ(ProviderOf(registry, "GammaForCausalLM"), "/p/late.so");
+  const auto in_use = registry.Find("GammaForCausalLM")->entry;
+  kept->Model<test::FakeModel>("DeltaForCausalLM", ModelKind::kCausalLm, {.model_type = "d"});
+  // Its slots go back; nothing of it is served any more, and why is said.
+  EXPECT_EQ(ProviderOf(registry, "GammaForCausalLM"), "gamma");
+  ExpectRefusal(registry.Find("DeltaForCausalLM"), {"unknown"});
+  const Status again = registry.AddExternal(zoo.External("/p/late.so", {}));
+  test::ExpectWords(again.message(), {"'/p/late.so'", "'DeltaForCausalLM'", "after it had been"});
+  EXPECT_EQ(in_use->traits.model_type, "g");
 }
 
 }  // namespace

@@ -16,8 +16,7 @@ namespace {
 
 using test::ExpectRefusal;
 using test::FakeZoo;
-using test::kGgufRows;
-using test::kRows;
+using test::kIndex;
 
 class ResolutionTest : public testing::Test {
  protected:
@@ -26,7 +25,7 @@ class ResolutionTest : public testing::Test {
                           registry_);
   }
   FakeZoo zoo_;
-  Registry registry_{kRows, kGgufRows, zoo_.Builtins()};
+  Registry registry_{kIndex, zoo_.Builtins()};
 };
 
 // The steps about `what`, "outcome (why)".
@@ -132,10 +131,161 @@ TEST_F(ResolutionTest, AnArchitectureOutsideTheIndex) {
 TEST_F(ResolutionTest, AFailedProviderIsNotAnUnknownArchitecture) {
   std::vector<Provider> builtins;
   builtins.push_back(zoo_.Make("alpha", {.then = [](Registrar&) { return IoError("no disk"); }}));
-  Registry registry(kRows, kGgufRows, std::move(builtins));
+  Registry registry(kIndex, std::move(builtins));
   const auto failed = tenon::Resolve({{"AlphaForCausalLM"}, "zzzzzzzz", "config.json"}, registry);
   ExpectRefusal(failed, {"no disk"});
   EXPECT_EQ(failed.message().find("unknown"), std::string::npos) << failed.message();
+}
+
+// --- drafts of EAGLE-3
+
+std::string Renamed(Registry& registry, Identity identity) {
+  identity.source = "config.json";
+  const auto resolved = tenon::Resolve(identity, registry);
+  return resolved.ok() ? resolved->architecture : "error: " + resolved.message();
+}
+
+class DraftTest : public testing::Test {
+ protected:
+  // Alpha's family serves the draft's registered name too.
+  static std::vector<Provider> Providers(FakeZoo& zoo) {
+    std::vector<Provider> builtins = zoo.Builtins();
+    builtins[0] = zoo.Make(
+        "alpha", {.models = {{"AlphaForCausalLM", "alpha"}, {"EAGLE3AlphaForCausalLM", ""}}});
+    return builtins;
+  }
+  FakeZoo zoo_;
+  Registry registry_{kIndex, Providers(zoo_)};
+};
+
+TEST_F(DraftTest, DraftVocabSizeRenamesWhateverTheSpelling) {
+  for (const char* name : {"AlphaForCausalLM", "Eagle3AlphaForCausalLM", "AlphaForCausalLMEagle3",
+                           "AlphaEagle3ForCausalLM", "EAGLE3AlphaForCausalLM"}) {
+    const auto resolved = tenon::Resolve({{name}, "", "config.json", true}, registry_);
+    ASSERT_TRUE(resolved.ok()) << resolved.message();
+    EXPECT_EQ(resolved->architecture, "EAGLE3AlphaForCausalLM") << name;
+    EXPECT_EQ(resolved->stated, name);
+    EXPECT_EQ(StepsOf(*resolved, "draft").size(), 1u) << name;
+  }
+}
+
+TEST_F(DraftTest, TheMarkInFrontOrBehindRenamesToo) {
+  for (const char* name : {"Eagle3AlphaForCausalLM", "AlphaForCausalLMEagle3"}) {
+    EXPECT_EQ(Renamed(registry_, {{name}, "", "", false}), "EAGLE3AlphaForCausalLM");
+  }
+  EXPECT_EQ(Renamed(registry_, {{"AlphaForCausalLM"}, "alpha", "", false}), "AlphaForCausalLM");
+}
+
+TEST_F(DraftTest, LiteralRowsWinOverTheRewriting) {
+  for (const bool has_size : {false, true}) {
+    const auto resolved =
+        tenon::Resolve({{"Eagle3OmegaForCausalLM"}, "", "config.json", has_size}, registry_);
+    ExpectRefusal(resolved, {"'Eagle3OmegaForCausalLM'", "known, but not built"});
+    EXPECT_EQ(resolved.message().find("EAGLE3Omega"), std::string::npos);
+  }
+}
+
+TEST_F(DraftTest, TheErrorAfterRewritingShowsBothNamesAndTheRule) {
+  ExpectRefusal(
+      tenon::Resolve({{"BetaForCausalLM"}, "beta", "config.json", true}, registry_),
+      {"'EAGLE3BetaForCausalLM' is unknown", "'BetaForCausalLM'", "draft_vocab_size is present"});
+}
+
+// --- vision encoders
+
+TEST_F(ResolutionTest, MmEncoderOnlyTakesTheEncoderAndStops) {
+  std::vector<Provider> builtins;
+  builtins.push_back(zoo_.Make(
+      "alpha", {.models = {{"AlphaForCausalLM", "alpha"}}, .then = [](Registrar& registrar) {
+                  registrar.VisionEncoder<test::FakeModel>("AlphaForCausalLM");
+                  return Status();
+                }}));
+  Registry registry(kIndex, std::move(builtins));
+  // draft_vocab_size and a foreign model_type would matter in later steps only.
+  const auto resolved = tenon::Resolve({{"AlphaForCausalLM"}, "beta", "config.json", true},
+                                       registry, {.mm_encoder_only = true});
+  ASSERT_TRUE(resolved.ok()) << resolved.message();
+  EXPECT_EQ(resolved->entry->kind, ModelKind::kVisionEncoder);
+  EXPECT_EQ(StepsOf(*resolved, "vision encoder").size(), 1u);
+  EXPECT_TRUE(StepsOf(*resolved, "draft").empty());
+  ExpectRefusal(tenon::Resolve({{"BetaForCausalLM"}, "beta", "config.json"}, registry_,
+                               {.mm_encoder_only = true}),
+                {"'BetaForCausalLM' has no vision encoder", "fix:"});
+}
+
+// --- variants
+
+class VariantTest : public testing::Test {
+ protected:
+  static std::vector<Provider> Providers(FakeZoo& zoo) {
+    std::vector<Provider> builtins = zoo.Builtins();
+    builtins[2] = zoo.Make("gamma", {.then = [](Registrar& registrar) {
+                             registrar.Model<test::FakeModel>(
+                                 "GammaForCausalLM", ModelKind::kCausalLm,
+                                 {.model_type = "gamma", .base_prefix = "model."});
+                             return Status();
+                           }});
+    return builtins;
+  }
+  FakeZoo zoo_;
+  Registry registry_{kIndex, Providers(zoo_)};
+};
+
+TEST_F(VariantTest, ABaseModelIsServedByTheFamilyThatKnowsItsPrefix) {
+  const auto resolved = tenon::Resolve({{"GammaModel"}, "gamma", "config.json"}, registry_);
+  ASSERT_TRUE(resolved.ok()) << resolved.message();
+  EXPECT_EQ(resolved->architecture, "GammaForCausalLM");
+  EXPECT_TRUE(resolved->headless);
+  EXPECT_EQ(StepsOf(*resolved, "variant").size(), 1u);
+  ExpectRefusal(tenon::Resolve({{"AlphaModel"}, "alpha", "config.json"}, registry_),
+                {"'AlphaModel' is 'AlphaForCausalLM' without its head", "does not serve", "fix:"});
+  ExpectRefusal(tenon::Resolve({{"PlannedModel"}, "planned", "config.json"}, registry_),
+                {"'PlannedModel' is 'PlannedForCausalLM' without its head", "not built"});
+  ExpectRefusal(tenon::Resolve({{"Model"}, "", "config.json"}, registry_), {"'Model' is unknown"});
+}
+
+TEST_F(VariantTest, AnotherHeadIsNamedAsSuch) {
+  ExpectRefusal(
+      tenon::Resolve({{"GammaForSequenceClassification"}, "gamma", "config.json"}, registry_),
+      {"'GammaForSequenceClassification' is a variant of 'GammaForCausalLM'", "another head"});
+  // A slip of the pen is none.
+  ExpectRefusal(tenon::Resolve({{"GammaForCasualLM"}, "gamma", "config.json"}, registry_),
+                {"unknown", "did you mean GammaForCausalLM"});
+}
+
+// --- another model_type's config reader
+
+TEST_F(ResolutionTest, AConfigReaderServesItsModelType) {
+  ASSERT_TRUE(
+      registry_
+          .AddExternal(zoo_.External("/p/r.so", {.then =
+                                                     [](Registrar& registrar) {
+                                                       registrar.ConfigReader(
+                                                           {.model_type = "omega",
+                                                            .architecture = "AlphaForCausalLM"});
+                                                       return Status();
+                                                     }}))
+          .ok());
+  for (const auto& architectures :
+       {std::vector<std::string>{}, std::vector<std::string>{"AlphaForCausalLM"}}) {
+    const auto resolved = tenon::Resolve({architectures, "omega", "config.json"}, registry_);
+    ASSERT_TRUE(resolved.ok()) << resolved.message();
+    EXPECT_EQ(resolved->architecture, "AlphaForCausalLM");
+    ASSERT_NE(resolved->config_reader, nullptr);
+    EXPECT_EQ(resolved->config_reader->model_type, "omega");
+  }
+}
+
+TEST_F(ResolutionTest, OfSeveralArchitecturesOfATypeTheServedOneCounts) {
+  constexpr ArchitectureRow kTwo[] = {
+      {"BForCausalLM", "b", "beta", ModelKind::kCausalLm, ModelStatus::kStable, "0.1"},
+      {"BForReward", "b", "beta", ModelKind::kEncoder, ModelStatus::kNotBuilt}};
+  std::vector<Provider> builtins;
+  builtins.push_back(zoo_.Make("beta", {.models = {{"BForCausalLM", "b"}}}));
+  Registry registry({.architectures = kTwo}, std::move(builtins));
+  const auto resolved = tenon::Resolve({{}, "b", "config.json"}, registry);
+  ASSERT_TRUE(resolved.ok()) << resolved.message();
+  EXPECT_EQ(resolved->architecture, "BForCausalLM");
 }
 
 // --- identity
@@ -164,6 +314,27 @@ TEST_F(IdentityTest, ReadsBothKeys) {
     EXPECT_TRUE(identity->architectures.empty()) << none;
     EXPECT_EQ(identity->model_type, "") << none;
   }
+}
+
+TEST_F(IdentityTest, LooksWhereWrappersNestTheLanguageModel) {
+  for (const char* key : {"text_config", "language_config", "llm_config"}) {
+    const auto nested = Of(std::string(R"({"model_type": null, ")") + key +
+                           R"(": {"architectures": ["A"], "model_type": "t"}})");
+    ASSERT_TRUE(nested.ok()) << nested.message();
+    EXPECT_EQ(nested->architectures, std::vector<std::string>{"A"});
+    EXPECT_EQ(nested->model_type, "t");
+    EXPECT_EQ(nested->source, std::string("config.json: ") + key);
+  }
+  // The top counts more.
+  const auto both =
+      Of(R"({"architectures": ["A"], "model_type": "t", "text_config": {"architectures": ["B"]}})");
+  EXPECT_EQ(both->architectures, std::vector<std::string>{"A"});
+}
+
+TEST_F(IdentityTest, DraftVocabSizeCountsEvenAsNull) {
+  EXPECT_FALSE(Of(R"({"architectures": ["A"]})")->has_draft_vocab_size);
+  EXPECT_TRUE(Of(R"({"architectures": ["A"], "draft_vocab_size": 32000})")->has_draft_vocab_size);
+  EXPECT_TRUE(Of(R"({"architectures": ["A"], "draft_vocab_size": null})")->has_draft_vocab_size);
 }
 
 TEST_F(IdentityTest, RefusesOtherKinds) {
