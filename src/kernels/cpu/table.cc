@@ -15,6 +15,7 @@ const KernelTable& Kernels() {
     t.name = TN_QUOTE(TN_ISA);
     t.isa = Isa::TN_ISA_LEVEL;
     AddMatmuls(t.matmul);
+    AddScaledMatmuls(t.matmul);
     AddNorms(t.norm);
     AddElementwise(t.elementwise);
     AddRope(t.rope);
