@@ -26,6 +26,8 @@ const KernelTable& Kernels() {
     AddBlockRows(t.matmul);
     AddKRows(t.matmul);
     AddBf16Rows(t.matmul);
+    AddF8Rows(t.matmul);
+    AddInt8Rows(t.matmul);
     AddPanels(t.matmul);
     AddPackWeights(t.matmul);
     AddPackedRows(t.matmul);
