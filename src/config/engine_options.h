@@ -24,6 +24,10 @@ struct EngineOptions {
   Sourced<std::string> isa;                // "auto" or an ISA's name
   Sourced<std::optional<int64_t>> memory;  // bytes
 
+  Sourced<int64_t> tp;  // ranks that share each layer
+  Sourced<int64_t> pp;  // stages of layers
+  Sourced<int64_t> rank;
+
   // Computation and cache.
   Sourced<std::string> compute;       // auto | fp32 | bf16
   Sourced<std::string> weights;       // auto | in-place | packed

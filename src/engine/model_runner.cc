@@ -26,6 +26,10 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::Load(std::unique_ptr<PlannedMo
     return Refused(plan->checkpoint->path() +
                    ": no weights (*.safetensors) in the directory; fix: a complete checkpoint");
   }
+  if (plan->context->options.mapping.world() > 1) {
+    return Refused(fmt::format("a world of {} ranks can be explained, not run; fix: --tp 1 --pp 1",
+                               plan->context->options.mapping.world()));
+  }
   std::unique_ptr<ModelRunner> runner(new ModelRunner(std::move(plan)));
   TN_ASSIGN_OR_RETURN(runner->packed_weights_, LoadWeights(*runner->plan_, runner->team_));
   PlannedModel& p = *runner->plan_;

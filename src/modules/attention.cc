@@ -79,15 +79,28 @@ Value AttentionCore::Run(Forward& pass, const QkvView& qkv) const {
   return layer_->Run(pass.tape(), qkv, CallFor(pass));
 }
 
+AttentionSpec LocalHeads(const Scope& scope, AttentionSpec spec) {
+  const ParallelMapping& mapping = scope.context().options.mapping;
+  Share heads;
+  Share kv_heads;
+  if (DivideEvenly(mapping, spec.heads, 0, heads) &&
+      DivideEvenly(mapping, spec.kv_heads, 0, kv_heads)) {
+    spec.heads = static_cast<int32_t>(heads.size);
+    spec.kv_heads = static_cast<int32_t>(kv_heads.size);
+  }
+  return spec;
+}
+
 SelfAttention::SelfAttention(const Scope& scope, const SelfAttentionOptions& o)
     : rope_(o.rope),
       pairing_(o.pairing),
-      core_(scope, o.spec),
+      core_(scope, LocalHeads(scope, o.spec)),
       qkv_(scope, "qkv_proj", o.hidden,
-           {{o.q, o.spec.heads * o.spec.head_dim, o.qkv_bias},
-            {o.k, o.spec.kv_heads * o.spec.head_dim, o.qkv_bias},
-            {o.v, o.spec.kv_heads * o.spec.v_head_dim, o.qkv_bias}}),
-      o_(scope / o.o, o.spec.heads * o.spec.v_head_dim, o.hidden, o.o_bias) {
+           {{o.q, o.spec.heads * o.spec.head_dim, o.qkv_bias, o.spec.heads},
+            {o.k, o.spec.kv_heads * o.spec.head_dim, o.qkv_bias, o.spec.kv_heads},
+            {o.v, o.spec.kv_heads * o.spec.v_head_dim, o.qkv_bias, o.spec.kv_heads}},
+           LinearShare::kRows),
+      o_(scope / o.o, o.spec.heads * o.spec.v_head_dim, o.hidden, o.o_bias, LinearShare::kColumns) {
   if (o.head_norm) {
     q_norm_.emplace(scope / o.q_norm, *o.head_norm);
     k_norm_.emplace(scope / o.k_norm, *o.head_norm);

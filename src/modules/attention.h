@@ -13,6 +13,10 @@
 
 namespace tenon {
 
+// The heads of this rank, out of the whole layer's; where they cannot be shared out, the
+// projections say so. Fewer kv heads than ranks: each has one, several the same.
+AttentionSpec LocalHeads(const Scope& scope, AttentionSpec spec);
+
 class AttentionCore : public Module {
  public:
   // The spec's kv_dtype and page size are set here from the options; the rest is the family's.

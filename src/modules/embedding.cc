@@ -1,5 +1,6 @@
 #include "tenon/modules/embedding.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "tenon/modules/quantise.h"
@@ -7,13 +8,15 @@
 namespace tenon {
 
 Embedding::Embedding(const Scope& scope, int64_t rows, int64_t width) : Module(scope) {
-  table_.rows = rows;
+  share_ = DivideRoughly(scope.context().options.mapping, rows);
+  table_.rows = share_.size;
   table_.cols = width;
 }
 
 void Embedding::CreateWeights(LoadContext& context) {
   if (!parameters_.empty()) return;
-  table_ = MetaRowsOf(AddParameter(context, path() + ".weight", {table_.rows, table_.cols},
+  table_ = MetaRowsOf(AddParameter(context, path() + ".weight",
+                                   PartShape(table_.rows, table_.cols, share_, {}),
                                    Parameter::Form::kAsStored));
 }
 
@@ -28,8 +31,16 @@ LmHead::LmHead(const Scope& scope, Embedding& embedding, bool tied, bool has_bia
     : Module(scope), embedding_(embedding), tied_(tied), has_bias_(has_bias) {
   weight_.path = path();
   weight_.rows = embedding.table().rows;
+  weight_.row_share = embedding.share();
   weight_.cols = embedding.table().cols;
   matrix_ = MatrixOf(weight_);
+  // The last stage has no embedding of its own, but where it is the head too.
+  LoadContext& context = scope.context();
+  auto& modules = context.modules;
+  const bool borrows = context.OnThisStage() && tied && !IsPresent(context);
+  if (borrows && std::find(modules.begin(), modules.end(), &embedding) == modules.end()) {
+    modules.push_back(&embedding);
+  }
 }
 
 bool LmHead::IsPresent(const LoadContext& context) const {

@@ -17,6 +17,7 @@ class Embedding : public Module {
     return Embed(pass.tape(), table_, ids, pass.num_tokens(), scale);
   }
   const MatrixRef& table() const { return table_; }
+  const Share& share() const { return share_; }  // of the vocabulary
   // The table as the matrix of a product too: a packed copy, where the options want that. After
   // CreateWeights.
   MatrixRef UseInProducts(const LoadContext& context);
@@ -24,6 +25,7 @@ class Embedding : public Module {
 
  private:
   MatrixRef table_;
+  Share share_;
 };
 
 // Rule (DESIGN section 5): present in the file -> its own parameter, whatever the config says;

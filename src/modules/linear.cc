@@ -1,25 +1,59 @@
 #include "tenon/modules/linear.h"
 
+#include <fmt/format.h>
+
 #include "tenon/modules/quantise.h"
 
 namespace tenon {
 
-Linear::Linear(const Scope& scope, int64_t in, int64_t out, bool has_bias)
-    : Linear(scope.Parent(), scope.name(), in, {{std::string(scope.name()), out, has_bias}}) {}
+Linear::Linear(const Scope& scope, int64_t in, int64_t out, bool has_bias, LinearShare share)
+    : Linear(scope.Parent(), scope.name(), in, {{std::string(scope.name()), out, has_bias}},
+             share) {}
 
 Linear::Linear(const Scope& parent, std::string_view fused_name, int64_t in,
-               std::vector<Segment> segments)
+               std::vector<Segment> segments, LinearShare share)
     : Module(parent / fused_name),
       in_(in),
       segments_(std::move(segments)),
       weights_(segments_.size()),
       biases_(segments_.size()),
       matrices_(segments_.size()) {
+  Divide(parent, share);
   for (size_t i = 0; i < segments_.size(); ++i) {
     weights_[i].path = (parent / segments_[i].name).path();
     weights_[i].rows = segments_[i].rows;
     weights_[i].cols = in_;
     matrices_[i] = MatrixOfSegment(i);
+  }
+}
+
+void Linear::Divide(const Scope& parent, LinearShare share) {
+  const ParallelMapping& mapping = parent.context().options.mapping;
+  if (mapping.tp == 1 || share == LinearShare::kWhole) return;
+  if (share == LinearShare::kColumns) {
+    Share columns;
+    if (!DivideEvenly(mapping, in_, 0, columns)) {
+      (parent / segments_[0].name)
+          .Error(fmt::format("{} columns cannot be shared out over tp = {} ranks; fix: --tp {}",
+                             in_, mapping.tp, WorldsFor(in_)));
+    }
+    in_ = columns.size;
+    for (size_t i = 0; i < segments_.size(); ++i) {
+      weights_[i].col_share = columns;
+      if (mapping.tp_rank() > 0) segments_[i].has_bias = false;
+    }
+    return;
+  }
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    Segment& segment = segments_[i];
+    const int64_t units = segment.units > 0 ? segment.units : segment.rows;
+    if (!DivideEvenly(mapping, segment.rows, units, weights_[i].row_share)) {
+      (parent / segment.name)
+          .Error(fmt::format("{} {} cannot be shared out over tp = {} ranks; fix: --tp {}", units,
+                             segment.units > 0 ? "heads" : "rows", mapping.tp, WorldsFor(units)));
+      continue;
+    }
+    segment.rows = weights_[i].row_share.size;
   }
 }
 
@@ -37,6 +71,15 @@ void Linear::Quantise(Quantiser& quantiser) {
   }
 }
 
+namespace {
+
+// A vector as the only column of a matrix: shares are of rows and columns.
+PartShape BiasPart(int64_t rows, const Share& share) {
+  return share.is_whole() ? PartShape({rows}) : PartShape(rows, 1, share, {});
+}
+
+}  // namespace
+
 void Linear::CreateWeights(LoadContext& context) {
   if (!parameters_.empty()) return;  // once, however often the phase runs
   const auto form = exact_ || keeps_rows_ ? Parameter::Form::kAsStored : Parameter::Form::kProduct;
@@ -44,7 +87,8 @@ void Linear::CreateWeights(LoadContext& context) {
     weights_[i].form = form;
     CreateWeight(context, *this, weights_[i]);
     if (segments_[i].has_bias) {
-      biases_[i] = &AddParameter(context, weights_[i].path + ".bias", {segments_[i].rows},
+      biases_[i] = &AddParameter(context, weights_[i].path + ".bias",
+                                 BiasPart(segments_[i].rows, weights_[i].row_share),
                                  Parameter::Form::kFloat32);
     }
     matrices_[i] = MatrixOfSegment(i);

@@ -13,15 +13,25 @@ struct Segment {
   std::string name;  // "k_proj": the last part of its path
   int64_t rows = 0;
   bool has_bias = false;
+  int64_t units = 0;  // heads: rows of one stay together where rows are shared out; 0: rows alone
+};
+
+// What each rank of a tensor-parallel world has of a linear layer.
+enum class LinearShare {
+  kWhole,
+  kRows,     // its rows: the input is whole, the result its own ("column parallel" elsewhere)
+  kColumns,  // its columns: the input is its own, results are summed up ("row parallel"); the bias
+             // counts on the first rank
 };
 
 class Linear : public Module {
  public:
   // One matrix under the scope's own name.
-  Linear(const Scope& scope, int64_t in, int64_t out, bool has_bias = false);
+  Linear(const Scope& scope, int64_t in, int64_t out, bool has_bias = false,
+         LinearShare share = LinearShare::kWhole);
   // Several matrices, children of `parent`.
   Linear(const Scope& parent, std::string_view fused_name, int64_t in,
-         std::vector<Segment> segments);
+         std::vector<Segment> segments, LinearShare share = LinearShare::kWhole);
 
   // Activations stay fp32 whatever the options say: routers, whose small differences decide. Before
   // CreateWeights.
@@ -39,11 +49,12 @@ class Linear : public Module {
   // The columns of segment i in the result of operator().
   Value SegmentOf(const Value& result, size_t i) const;
 
-  const std::vector<Segment>& segments() const { return segments_; }
+  const std::vector<Segment>& segments() const { return segments_; }  // this rank's
   std::span<const MatrixRef> matrices() const { return matrices_; }
   int64_t in() const { return in_; }
 
  private:
+  void Divide(const Scope& parent, LinearShare share);
   // What products read of segment i: no addresses before loading.
   MatrixRef MatrixOfSegment(size_t i) const;
 

@@ -12,13 +12,17 @@ MatrixRef RefTo(const Parameter& weight) {
   return weight.loaded() ? MatrixOf(weight) : MetaMatrixOf(weight);
 }
 
+PartShape WeightPart(const WeightMatrix& matrix) {
+  return {matrix.rows, matrix.cols, matrix.row_share, matrix.col_share};
+}
+
 // Numbers that need nothing beside them: plain floats, and the blocks of GGUF with their scales
 // inside.
 class SelfContained final : public LinearMethod {
  public:
   void Declare(LoadContext& context, Module& owner, WeightMatrix& matrix) const override {
-    matrix.weight = &owner.AddParameter(context, matrix.path + ".weight",
-                                        {matrix.rows, matrix.cols}, matrix.form);
+    matrix.weight =
+        &owner.AddParameter(context, matrix.path + ".weight", WeightPart(matrix), matrix.form);
   }
   MatrixRef Matrix(const WeightMatrix& matrix) const override { return RefTo(*matrix.weight); }
 };
@@ -30,10 +34,13 @@ class ScaledCodes final : public LinearMethod {
  public:
   void Declare(LoadContext& context, Module& owner, WeightMatrix& matrix) const override {
     const QuantScheme& scheme = *matrix.scheme;
-    matrix.weight = &owner.AddParameter(context, matrix.path + ".weight",
-                                        {matrix.rows, matrix.cols}, matrix.form, scheme.codes);
+    matrix.weight = &owner.AddParameter(context, matrix.path + ".weight", WeightPart(matrix),
+                                        matrix.form, scheme.codes);
     const std::string scales = NameOfScales(context, matrix);
-    if (scales.empty() || !AreInOneOrder(context, matrix, scales)) return;
+    if (scales.empty() || !AreInOneOrder(context, matrix, scales) ||
+        !SharesAreWholeBlocks(context, matrix)) {
+      return;
+    }
     matrix.scales =
         &owner.AddParameter(context, scales, ScaleShape(matrix), Parameter::Form::kFloat32);
     NoteInputScales(context, matrix);
@@ -53,11 +60,31 @@ class ScaledCodes final : public LinearMethod {
 
  private:
   // Writers differ in trailing ones, which Parameter does not count.
-  static Shape ScaleShape(const WeightMatrix& matrix) {
+  static PartShape ScaleShape(const WeightMatrix& matrix) {
     const QuantScheme& scheme = *matrix.scheme;
     const int64_t rows = scheme.block_rows > 0 ? CeilDiv(matrix.rows, scheme.block_rows) : 1;
     const int64_t cols = scheme.block_cols > 0 ? CeilDiv(matrix.cols, scheme.block_cols) : 1;
-    return {rows, cols};
+    return {rows, cols, ShareOfBlocks(matrix.row_share, scheme.block_rows),
+            ShareOfBlocks(matrix.col_share, scheme.block_cols)};
+  }
+  static Share ShareOfBlocks(const Share& share, int64_t block) {
+    if (share.is_whole() || block == 0) return {};
+    return {share.begin / block, CeilDiv(share.size, block), CeilDiv(share.full, block)};
+  }
+  // A rank whose share begins inside a block would need another grid.
+  static bool SharesAreWholeBlocks(LoadContext& context, const WeightMatrix& matrix) {
+    const QuantScheme& scheme = *matrix.scheme;
+    const auto whole = [](const Share& share, int64_t block) {
+      return share.is_whole() || block == 0 || share.begin % block == 0;
+    };
+    if (whole(matrix.row_share, scheme.block_rows) && whole(matrix.col_share, scheme.block_cols)) {
+      return true;
+    }
+    context.Error(
+        fmt::format("{}.weight: a rank's share begins inside a block of {} x {} ({}); "
+                    "fix: fewer ranks (--tp)",
+                    matrix.path, scheme.block_rows, scheme.block_cols, scheme.Text()));
+    return false;
   }
 
   static std::string NameOfScales(LoadContext& context, const WeightMatrix& matrix) {

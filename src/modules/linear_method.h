@@ -23,6 +23,8 @@ struct WeightMatrix {
   std::string path;  // "model.layers.0.mlp.up_proj"
   int64_t rows = 0;
   int64_t cols = 0;
+  Share row_share = {};  // of the stored tensor; rows and cols are this rank's
+  Share col_share = {};
   Parameter::Form form = Parameter::Form::kProduct;
   const QuantScheme* scheme = &PlainScheme();  // outlives the module
 

@@ -16,6 +16,7 @@
 #include "tenon/base/machine_profile.h"
 #include "tenon/cache/cache_spec.h"
 #include "tenon/checkpoint/tensor_index.h"
+#include "tenon/modules/parallel.h"
 #include "tenon/ops/matmul.h"
 
 namespace tenon {
@@ -35,6 +36,7 @@ struct ConstructionOptions {
   Sourced<DType> kv_dtype = {DType::kF32, {}};
   Sourced<int64_t> page_tokens = {0, {}};  // 0: by PageTokensFor
   WeightPacking packing = WeightPacking::kNever;
+  ParallelMapping mapping;
   bool headless = false;  // the checkpoint is a base model: a head may be absent (LmHead)
   int64_t mla_context_chunk = 4096;  // cached latent rows expanded at a time in an MLA prefill
 };
@@ -68,6 +70,16 @@ struct LoadContext {
   std::map<std::string, AttentionCore*> attention_layers;  // key "3"; "3_0", "3_1" on collision
   std::vector<DeclaredCache> caches;
   std::vector<RopeTable*> ropes;
+  // Where construction is: modules before a model's stack of layers belong to the first stage,
+  // those after it to the last (ModuleList moves on).
+  enum class Position { kBeforeLayers, kInLayers, kAfterLayers };
+  Position position = Position::kBeforeLayers;
+  bool OnThisStage() const {
+    const ParallelMapping& mapping = options.mapping;
+    if (position == Position::kInLayers) return true;
+    return position == Position::kBeforeLayers ? mapping.stage() == 0
+                                               : mapping.stage() + 1 == mapping.pp;
+  }
   bool has_logits = true;          // false: the model ends in hidden states
   int64_t construction_bytes = 0;  // copied while constructing
   int64_t idle_input_scales = 0;   // in the file, of which no product makes use

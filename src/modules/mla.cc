@@ -7,28 +7,34 @@ namespace tenon {
 Mla::Mla(const Scope& scope, const MlaOptions& o)
     : Module(scope),
       geometry_(*o.spec.mla),
-      heads_(o.spec.heads),
+      heads_(LocalHeads(scope, o.spec).heads),
       rope_(o.rope),
       pairing_(o.pairing),
       context_chunk_(scope.context().options.mla_context_chunk),
-      core_(scope, o.spec),
+      core_(scope, LocalHeads(scope, o.spec)),
       kv_a_(scope / "kv_a_proj_with_mqa", o.hidden,
             geometry_.kv_lora_rank + geometry_.qk_rope_head_dim, o.bias),
       kv_a_norm_(scope / "kv_a_layernorm", {.width = geometry_.kv_lora_rank, .eps = o.norm_eps}),
-      kv_b_(scope / "kv_b_proj", geometry_.kv_lora_rank,
-            heads_ * (geometry_.qk_nope_head_dim + geometry_.v_head_dim)),
-      o_(scope / "o_proj", heads_ * geometry_.v_head_dim, o.hidden, o.bias),
+      kv_b_(scope, "kv_b_proj", geometry_.kv_lora_rank,
+            {{"kv_b_proj", o.spec.heads * (geometry_.qk_nope_head_dim + geometry_.v_head_dim),
+              false, o.spec.heads}},
+            LinearShare::kRows),
+      o_(scope / "o_proj", o.spec.heads * geometry_.v_head_dim, o.hidden, o.bias,
+         LinearShare::kColumns),
       absorb_query_(static_cast<size_t>(heads_)),
       absorb_value_(static_cast<size_t>(heads_)) {
   kv_b_.KeepRows();  // Derive reads them
-  const int64_t q_width = heads_ * (geometry_.qk_nope_head_dim + geometry_.qk_rope_head_dim);
+  const auto queries = [&](const std::string& name) {
+    const int64_t width = geometry_.qk_nope_head_dim + geometry_.qk_rope_head_dim;
+    return std::vector<Segment>{{name, o.spec.heads * width, false, o.spec.heads}};
+  };
   if (geometry_.q_lora_rank == 0) {
-    q_.emplace(scope / "q_proj", o.hidden, q_width);
+    q_.emplace(scope, "q_proj", o.hidden, queries("q_proj"), LinearShare::kRows);
   } else {
     q_a_.emplace(scope / "q_a_proj", o.hidden, geometry_.q_lora_rank, o.bias);
     q_a_norm_.emplace(scope / "q_a_layernorm",
                       NormOptions{.width = geometry_.q_lora_rank, .eps = o.norm_eps});
-    q_b_.emplace(scope / "q_b_proj", geometry_.q_lora_rank, q_width);
+    q_b_.emplace(scope, "q_b_proj", geometry_.q_lora_rank, queries("q_b_proj"), LinearShare::kRows);
   }
   const auto matrix = [](int64_t rows, int64_t cols) {
     return MatrixRef{.dtype = DType::kF32, .rows = rows, .cols = cols, .row_bytes = cols * 4};

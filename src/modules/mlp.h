@@ -25,8 +25,10 @@ class GatedMlp {
       : activation_(options.activation),
         gate_up_(scope, "gate_up_proj", options.hidden,
                  {{options.gate, options.intermediate, options.has_bias},
-                  {options.up, options.intermediate, options.has_bias}}),
-        down_(scope / options.down, options.intermediate, options.hidden, options.has_bias) {}
+                  {options.up, options.intermediate, options.has_bias}},
+                 LinearShare::kRows),
+        down_(scope / options.down, options.intermediate, options.hidden, options.has_bias,
+              LinearShare::kColumns) {}
 
   // x [num_tokens, hidden] -> the same shape.
   Value operator()(Forward& pass, const Value& x) const {
@@ -44,8 +46,10 @@ class PlainMlp {
  public:
   PlainMlp(const Scope& scope, const MlpOptions& options)
       : activation_(options.activation),
-        up_(scope / options.up, options.hidden, options.intermediate, options.has_bias),
-        down_(scope / options.down, options.intermediate, options.hidden, options.has_bias) {}
+        up_(scope / options.up, options.hidden, options.intermediate, options.has_bias,
+            LinearShare::kRows),
+        down_(scope / options.down, options.intermediate, options.hidden, options.has_bias,
+              LinearShare::kColumns) {}
 
   Value operator()(Forward& pass, const Value& x) const {
     return down_(pass, Activate(pass.tape(), activation_, up_(pass, x)));

@@ -35,6 +35,7 @@ void LoadContext::ClearTree(size_t decisions) {
   attention_layers.clear();
   caches.clear();
   ropes.clear();
+  position = Position::kBeforeLayers;
   has_logits = true;
   construction_bytes = 0;
   idle_input_scales = 0;
@@ -101,19 +102,28 @@ bool Parameter::Declare(LoadContext& context) {
     context.Error(path_ + ": " + source_->unsupported);
     return false;
   }
-  const bool fits = SameNumbers(source_->shape, shape_) ||
-                    (form_ == Form::kFloat32 && SameButForOnes(source_->shape, shape_));
+  const Shape full = part_.Full();
+  const bool fits = SameNumbers(source_->shape, full) ||
+                    (form_ == Form::kFloat32 && SameButForOnes(source_->shape, full));
   if (!fits) {
     context.Error(
         fmt::format("{}: shape {} in the checkpoint{}, the config says {}; fix: the config that "
                     "belongs to these "
                     "weights",
-                    path_, source_->shape.Text(), OtherName(*context.index, path_), shape_.Text()));
+                    path_, source_->shape.Text(), OtherName(*context.index, path_), full.Text()));
     return false;
   }
   const std::string problem = ProblemWith(source_->dtype);
   if (!problem.empty()) {
     context.Error(fmt::format("{}: stored as {}, {}", path_, NameOf(source_->dtype), problem));
+    return false;
+  }
+  const int64_t block = InfoOf(source_->dtype).block_elements;
+  if (part_.cols.begin % block != 0 || part_.cols.size % block != 0) {
+    context.Error(fmt::format(
+        "{}: columns [{}, {}) of {} do not end between blocks of {} ({}); fix: fewer ranks (--tp)",
+        path_, part_.cols.begin, part_.cols.begin + part_.cols.size, part_.cols.full, block,
+        NameOf(source_->dtype)));
     return false;
   }
   stored_dtype_ = source_->dtype;  // only now: rows of this shape are whole blocks of it
@@ -162,6 +172,7 @@ void Parameter::SetPacked(const std::byte* packed) {
 Status Parameter::Load(const Checkpoint& checkpoint) {
   TN_CHECK(source_ != nullptr, "declared parameters have a source");
   if (loaded()) return {};  // while it was constructed
+  TN_CHECK(part_.rows.is_whole() && part_.cols.is_whole(), "only a world of one loads");
   TN_ASSIGN_OR_RETURN(LoadedTensor loaded, LoadTensor(checkpoint, *source_), "loading " + path_);
   if (form_ == Form::kFloat32 && stored_dtype_ != DType::kF32) {
     TN_ASSIGN_OR_RETURN(buffer_, Buffer::Allocate(shape_.elements() * 4, path_.c_str()));
@@ -176,12 +187,26 @@ Status Parameter::Load(const Checkpoint& checkpoint) {
   return {};
 }
 
+Share BeginLayers(LoadContext& context, int64_t layers) {
+  const ParallelMapping& mapping = context.options.mapping;
+  if (mapping.pp > 1 && context.position != LoadContext::Position::kBeforeLayers) {
+    context.Error("a model of two stacks of layers cannot be cut into stages; fix: --pp 1");
+  }
+  if (layers < mapping.pp) {
+    context.Error(fmt::format("pp = {}, but there are {} layers; fix: --pp {} or less", mapping.pp,
+                              layers, layers));
+  }
+  context.position = LoadContext::Position::kInLayers;
+  return LayersOfStage(mapping, layers);
+}
+
 void Parameter::RequireNumbers() const {
   if (!loaded() && shape_.elements() > 0) throw MetaError(path_);
 }
 
-Parameter& Module::AddParameter(LoadContext& context, const std::string& path, const Shape& shape,
-                                Parameter::Form form, std::optional<DType> codes) {
+Parameter& Module::AddParameter(LoadContext& context, const std::string& path,
+                                const PartShape& shape, Parameter::Form form,
+                                std::optional<DType> codes) {
   Parameter& parameter = parameters_.emplace_back(path, shape, form, codes);
   if (!parameter.Declare(context) || context.storage == nullptr) return parameter;
   const Status status = parameter.Load(*context.storage);

@@ -28,11 +28,12 @@ class Parameter {
     kFloat32,   // vectors: a few numbers, widened once
   };
   // codes: the weight is stored as these, which mean numbers only with scales beside them.
-  Parameter(std::string path, const Shape& shape, Form form, std::optional<DType> codes = {})
-      : path_(std::move(path)), shape_(shape), form_(form), codes_(codes) {}
+  Parameter(std::string path, const PartShape& part, Form form, std::optional<DType> codes = {})
+      : path_(std::move(path)), shape_(part.shape), part_(part), form_(form), codes_(codes) {}
 
   const std::string& path() const { return path_; }  // canonical name
   const Shape& shape() const { return shape_; }
+  const PartShape& part() const { return part_; }  // which part of the stored tensor that is
   Form form() const { return form_; }
   DType dtype() const { return form_ == Form::kFloat32 ? DType::kF32 : stored_dtype_; }
   DType stored_dtype() const { return stored_dtype_; }
@@ -84,6 +85,7 @@ class Parameter {
 
   std::string path_;
   Shape shape_;
+  PartShape part_;
   Form form_;
   std::optional<DType> codes_;
   DType stored_dtype_ = DType::kF32;
@@ -102,7 +104,8 @@ class Quantiser;
 class Module {
  public:
   explicit Module(const Scope& scope) : path_(scope.path()) {
-    scope.context().modules.push_back(this);
+    LoadContext& context = scope.context();
+    if (context.OnThisStage()) context.modules.push_back(this);
   }
   virtual ~Module() = default;
   Module(const Module&) = delete;
@@ -124,7 +127,7 @@ class Module {
 
   // A parameter of this module, declared at once; its errors go to the context. Where a model is
   // built on real storage (LoadContext::storage), loaded at once too.
-  Parameter& AddParameter(LoadContext& context, const std::string& path, const Shape& shape,
+  Parameter& AddParameter(LoadContext& context, const std::string& path, const PartShape& shape,
                           Parameter::Form form, std::optional<DType> codes = {});
 
  protected:
@@ -134,14 +137,20 @@ class Module {
   std::string path_;
 };
 
+// The layers of a stack that this rank builds: all, or its stage's. Errors go to the context.
+Share BeginLayers(LoadContext& context, int64_t layers);
+
 // Blocks of one type, built as Block(scope / i, args..., i).
 template <typename Block>
 class ModuleList {
  public:
   template <typename... Args>
   ModuleList(const Scope& scope, int64_t count, const Args&... args) {
-    for (int64_t i = 0; i < count; ++i)
+    LoadContext& context = scope.context();
+    const Share layers = BeginLayers(context, count);
+    for (int64_t i = layers.begin; i < layers.begin + layers.size; ++i)
       blocks_.emplace_back(scope / i, args..., static_cast<int>(i));
+    context.position = LoadContext::Position::kAfterLayers;
   }
   auto begin() const { return blocks_.begin(); }
   auto end() const { return blocks_.end(); }

@@ -17,13 +17,21 @@ Moe::Moe(const Scope& scope, const MoeOptions& options)
       down_(gate_.size()) {
   router_.KeepExact();
   weights_ = {gate_, up_, down_, options.activation};
+  Share share = {0, options.intermediate, 0};  // of each expert's intermediate width
+  if (!DivideEvenly(scope.context().options.mapping, options.intermediate, 0, share)) {
+    scope.Error(fmt::format(
+        "experts of width {} cannot be shared out over tp = {} ranks; fix: "
+        "--tp {}",
+        options.intermediate, scope.context().options.mapping.tp, WorldsFor(options.intermediate)));
+  }
   for (size_t i = 0; i < experts_.size(); ++i) {
     const std::string* const names[] = {&options_.gate, &options_.up, &options_.down};
     const bool is_down = i % 3 == 2;
     WeightMatrix& weight = experts_[i];
     weight.path = fmt::format("{}.experts.{}.{}", path(), i / 3, *names[i % 3]);
-    weight.rows = is_down ? options_.hidden : options_.intermediate;
-    weight.cols = is_down ? options_.intermediate : options_.hidden;
+    weight.rows = is_down ? options_.hidden : share.size;
+    weight.cols = is_down ? share.size : options_.hidden;
+    (is_down ? weight.col_share : weight.row_share) = share;
     weight.form = Parameter::Form::kAsStored;
   }
 }

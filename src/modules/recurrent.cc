@@ -7,6 +7,9 @@ StateCache::StateCache(const Scope& scope, int layer, int64_t bytes) {
   spec.kind = CacheKind::kState;
   spec.layer = layer;
   spec.state_bytes = bytes;
+  if (scope.context().options.mapping.tp > 1) {
+    scope.Error("layers with a state are not shared out over ranks; fix: --tp 1");
+  }
   scope.context().caches.push_back({spec, &cache_});
 }
 

@@ -134,6 +134,17 @@ Status OfferModelDefaults(PlannedModel& plan) {
   return {};
 }
 
+Result<ParallelMapping> ResolveMapping(const EngineOptions& options) {
+  const int64_t world = options.tp.value * options.pp.value;
+  if (options.rank.value >= world) {
+    return UsageError(fmt::format("rank = {} (set by {}), allowed: 0 to {} (tp {} x pp {})",
+                                  options.rank.value, options.rank.origin.Text(), world - 1,
+                                  options.tp.value, options.pp.value));
+  }
+  return ParallelMapping{static_cast<int>(options.tp.value), static_cast<int>(options.pp.value),
+                         static_cast<int>(options.rank.value)};
+}
+
 }  // namespace
 
 Status PrepareContext(PlannedModel& plan) {
@@ -156,6 +167,7 @@ Status PrepareContext(PlannedModel& plan) {
   context.options.page_tokens = {options.page_tokens.value.value_or(0), options.page_tokens.origin};
   context.attributes = {{"model.path", plan.checkpoint->path()},
                         {"model.architecture", plan.resolution.stated}};
+  TN_ASSIGN_OR_RETURN(context.options.mapping, ResolveMapping(options));
   context.options.headless = plan.resolution.headless;
   context.options.mla_context_chunk = options.mla_context_chunk.value;
   plan.backends = BuiltinBackends(*plan.kernels);
