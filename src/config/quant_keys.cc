@@ -102,9 +102,15 @@ Result<QuantKeySet> QuantKeySet::Compile(std::vector<QuantKey> keys, const Spell
 
 Status QuantKeySet::Add(int key, const Spellings& spellings) {
   const QuantKey& k = keys_[static_cast<size_t>(key)];
-  if (k.match != Match::kName && k.match != Match::kParts) return AddPattern(key);
+  if (IsRegex(k)) return AddPattern(key, k);
   std::vector<std::string> names = spellings ? spellings(k.text) : std::vector<std::string>();
-  if (std::find(names.begin(), names.end(), k.text) == names.end()) names.push_back(k.text);
+  names.push_back(k.text);
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  if (k.match == Match::kGlob) {
+    for (const std::string& name : names) TN_RETURN_IF_ERROR(AddPattern(key, {name, k.match}));
+    return {};
+  }
   for (const std::string& name : names) {
     (k.match == Match::kName ? names_ : parts_)[name].push_back(key);
     if (k.match == Match::kParts) part_counts_.insert(Split(name, '.').size());
@@ -115,16 +121,16 @@ Status QuantKeySet::Add(int key, const Spellings& spellings) {
   return {};
 }
 
-Status QuantKeySet::AddPattern(int key) {
-  const QuantKey& k = keys_[static_cast<size_t>(key)];
-  Pattern pattern{key, nullptr, SeesNumbers(k)};
-  if (IsRegex(k)) {
+Status QuantKeySet::AddPattern(int key, const QuantKey& spelled) {
+  Pattern pattern{key, spelled.text, nullptr, SeesNumbers(spelled)};
+  if (IsRegex(spelled)) {
     const auto extent =
-        k.match == Match::kRegex ? NameRegex::Extent::kStart : NameRegex::Extent::kWhole;
-    TN_ASSIGN_OR_RETURN(NameRegex regex, NameRegex::Compile(std::string(PatternText(k)), extent));
+        spelled.match == Match::kRegex ? NameRegex::Extent::kStart : NameRegex::Extent::kWhole;
+    TN_ASSIGN_OR_RETURN(NameRegex regex,
+                        NameRegex::Compile(std::string(PatternText(spelled)), extent));
     pattern.regex = std::make_unique<NameRegex>(std::move(regex));
   }
-  const std::string start = LiteralStart(k);
+  const std::string start = LiteralStart(spelled);
   const size_t index = patterns_.size();
   if (!start.empty()) {
     by_start_[start].push_back(index);
@@ -144,7 +150,7 @@ Status QuantKeySet::TryPattern(const Pattern& pattern, std::string_view name,
     if (hit || !status.ok()) return;
     ++comparisons_;
     if (pattern.regex == nullptr) {
-      const std::string_view text = key.text;
+      const std::string_view text = pattern.text;
       hit = GlobMatches(text, candidate) ||
             (text.ends_with(".*") && text.substr(0, text.size() - 2) == candidate);
       return;

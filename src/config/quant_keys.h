@@ -28,7 +28,7 @@ struct ModuleName {
 
 class QuantKeySet {
  public:
-  // Other spellings of a plain name: what a family's name table makes of it.
+  // Other spellings of a name or a glob: what a family's name table makes of it.
   using Spellings = std::function<std::vector<std::string>(const std::string& name)>;
   // kRefused: a pattern that is none.
   static Result<QuantKeySet> Compile(std::vector<QuantKey> keys, const Spellings& spellings);
@@ -47,13 +47,14 @@ class QuantKeySet {
  private:
   struct Pattern {
     int key;
+    std::string text;                  // of a glob, in one of its spellings
     std::unique_ptr<NameRegex> regex;  // null: a glob
     bool sees_numbers;                 // names that differ in numbers may differ in the answer
   };
   using ByName = std::unordered_map<std::string, std::vector<int>>;
 
   Status Add(int key, const Spellings& spellings);
-  Status AddPattern(int key);
+  Status AddPattern(int key, const QuantKey& spelled);
   Status TryPattern(const Pattern& pattern, std::string_view name, std::vector<int>& hits);
   Status TryPatterns(const ModuleName& name, std::vector<int>& hits);
 

@@ -7,6 +7,11 @@
 namespace tenon {
 namespace {
 
+// On meta and after loading.
+MatrixRef RefTo(const Parameter& weight) {
+  return weight.loaded() ? MatrixOf(weight) : MetaMatrixOf(weight);
+}
+
 // Numbers that need nothing beside them: plain floats, and the blocks of GGUF with their scales
 // inside.
 class SelfContained final : public LinearMethod {
@@ -15,7 +20,7 @@ class SelfContained final : public LinearMethod {
     matrix.weight = &owner.AddParameter(context, matrix.path + ".weight",
                                         {matrix.rows, matrix.cols}, matrix.form);
   }
-  MatrixRef Matrix(const WeightMatrix& matrix) const override { return MatrixOf(*matrix.weight); }
+  MatrixRef Matrix(const WeightMatrix& matrix) const override { return RefTo(*matrix.weight); }
 };
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -36,7 +41,7 @@ class ScaledCodes final : public LinearMethod {
 
   MatrixRef Matrix(const WeightMatrix& matrix) const override {
     const QuantScheme& scheme = *matrix.scheme;
-    MatrixRef ref = MatrixOf(*matrix.weight);
+    MatrixRef ref = RefTo(*matrix.weight);
     if (matrix.scales == nullptr) return ref;
     ref.scales.data = matrix.scales->loaded() ? matrix.scales->floats() : nullptr;
     ref.scales.rows = scheme.block_rows > 0 ? scheme.block_rows : matrix.rows;

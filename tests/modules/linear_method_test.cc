@@ -236,7 +236,9 @@ TEST(LinearMethods, ATableThatKnowsAnother) {
           &owner.AddParameter(context, matrix.path + ".codes", {matrix.rows, 2 * matrix.cols},
                               Parameter::Form::kAsStored);
     }
-    MatrixRef Matrix(const WeightMatrix& matrix) const override { return MatrixOf(*matrix.weight); }
+    MatrixRef Matrix(const WeightMatrix& matrix) const override {
+      return MetaMatrixOf(*matrix.weight);
+    }
   };
   QuantRules rules = RulesOf(kBlocks);
   rules.global.method = "doubled";

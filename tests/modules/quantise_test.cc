@@ -200,6 +200,10 @@ TEST(Keys, InTheSpellingOfTheFile) {
     Quantiser quantiser(bench.context(), Rules().Layer(key, 1), {});
     EXPECT_EQ(quantiser.SchemeOf({.path = "model.layers.0.o"})->block_rows, 1) << key;
   }
+  for (const char* glob : {"model.language_model.layers.0.*", "module.model.layers.?.o"}) {
+    Quantiser quantiser(bench.context(), Rules().Exclude(glob, Match::kGlob), {});
+    EXPECT_TRUE(quantiser.SchemeOf({.path = "model.layers.0.o"})->is_plain()) << glob;
+  }
   // Patterns are written for the names in the file.
   Quantiser pattern(bench.context(), Rules().Exclude("re:module\\..*o$", Match::kRegex), {});
   EXPECT_TRUE(pattern.SchemeOf({.path = "model.layers.0.o"})->is_plain());
