@@ -39,7 +39,7 @@ struct EngineOptions {
   Sourced<int64_t> prefill_chunk;
   Sourced<int64_t> mla_context_chunk;
   Sourced<std::vector<std::string>> allow_downgrade;  // fields of decisions
-  Sourced<std::string> target;                         // off | auto | require
+  Sourced<std::string> target;                        // off | auto | require
   Sourced<bool> mm_encoder_only;
 
   // Sampling; a request may say otherwise.

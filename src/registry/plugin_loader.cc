@@ -110,6 +110,7 @@ Result<Provider> LoadPlugin(const std::string& path) {
 }
 
 Status OpenPlugins(std::span<const std::string> paths, Registry& registry) {
+  registry.SetLoader(LoadPlugin);
   std::vector<Status> problems;
   const auto open = [&](const std::string& file) -> Status {
     TN_ASSIGN_OR_RETURN(Provider provider, LoadPlugin(file), fmt::format("plugin '{}'", file));

@@ -24,7 +24,8 @@ Result<Provider> LoadPlugin(const std::string& path);
 
 // Each path is a plugin or a folder, of which all *.so directly in it are taken, by name. Adds them
 // to the registry in this order: the last wins. All problems at once; those without are added. A
-// plugin that is there already changes nothing.
+// plugin that is there already changes nothing. From then on the registry also loads plugins that
+// another process has declared (Registry::Import).
 Status OpenPlugins(std::span<const std::string> paths, Registry& registry);
 // The same for --custom-module-dirs; errors say who set it.
 Status OpenPlugins(const Sourced<std::vector<std::string>>& option, Registry& registry);

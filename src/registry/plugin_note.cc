@@ -88,8 +88,7 @@ Status CheckHeader(const Elf64_Ehdr& header) {
                                   header.e_phentsize, sizeof(Elf64_Phdr)));
   }
   if (header.e_phnum > kMostSegments) {
-    return UsageError(
-        fmt::format("it has {} segments, at most {}", header.e_phnum, kMostSegments));
+    return UsageError(fmt::format("it has {} segments, at most {}", header.e_phnum, kMostSegments));
   }
   return {};
 }

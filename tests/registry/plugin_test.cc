@@ -144,6 +144,17 @@ TEST(Plugins, TheSameTwiceIsHarmless) {
   ASSERT_EQ(registry->notes().size(), 0u);
 }
 
+TEST(Plugins, WhatAnotherProcessDeclaresIsLoadedWhenItIsLookedUp) {
+  const auto sender = MakeRegistry();
+  ASSERT_TRUE(Open(*sender, {Plugin("good")}).ok());
+  const auto receiver = MakeRegistry();
+  ASSERT_TRUE(Open(*receiver, {}).ok());
+  receiver->Import(sender->Export());
+  EXPECT_EQ(receiver->opened(), 0);
+  EXPECT_EQ(ProviderOf(*receiver, "PlainForCausalLM"), Plugin("good"));
+  EXPECT_EQ(receiver->opened(), 1);
+}
+
 // --- what is not
 
 TEST(Plugins, AnAbsentPath) {
