@@ -45,6 +45,9 @@ struct StepSummary {
   int64_t weight_bytes = 0;                          // that matrix products read
   int64_t operations = 0;                            // of matrix products; a multiply-add is two
   std::vector<std::pair<std::string, int>> kernels;  // name, how often
+  // Ops that do the work of several: the residual's sum with the next layer's norm, a gated MLP's
+  // products with their activation, a rotation with the writing of the cache.
+  std::vector<std::pair<std::string, int>> fused;
 };
 
 struct PlannedModel {

@@ -81,6 +81,9 @@ Json StepsJson(const PlannedModel& plan) {
     Json kernels{Json::Object{}};
     for (const auto& [name, count] : step.kernels) kernels.Set(name, static_cast<int64_t>(count));
     row.Set("kernels", std::move(kernels));
+    Json fused{Json::Object{}};
+    for (const auto& [name, count] : step.fused) fused.Set(name, static_cast<int64_t>(count));
+    row.Set("fused", std::move(fused));
     steps.push_back(std::move(row));
   }
   return steps;
@@ -95,7 +98,63 @@ Json MemoryJson(const MemoryLedger& memory) {
   row.Set("arena", memory.arena);
   row.Set("scratch", memory.scratch);
   row.Set("total", memory.Total());
+  row.Set("construction", memory.construction);
   return row;
+}
+
+// The decisions about the schemes of weight matrices, one for each name without its numbers.
+std::vector<Decision> SchemesOf(const PlannedModel& plan) {
+  std::vector<Decision> schemes;
+  for (const Decision& decision : plan.context->ledger.decisions()) {
+    if (decision.field == "quantisation") schemes.push_back(decision);
+  }
+  return schemes;
+}
+
+Json QuantisationJson(const PlannedModel& plan) {
+  Json::Array rows;
+  for (const Decision& scheme : SchemesOf(plan)) {
+    Json row;
+    row.Set("layers", scheme.requested);
+    row.Set("scheme", scheme.resolved);
+    row.Set("why", scheme.why);
+    row.Set("by", scheme.by);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::string QuantisationText(const PlannedModel& plan) {
+  std::string text;
+  for (const Decision& scheme : SchemesOf(plan)) {
+    text += fmt::format("  {}: {} ({}; by {})\n", scheme.requested, scheme.resolved, scheme.why,
+                        scheme.by);
+  }
+  return text.empty() ? "" : "quantisation\n" + text;
+}
+
+Json ParallelJson(const ParallelMapping& mapping) {
+  Json row;
+  row.Set("tp", static_cast<int64_t>(mapping.tp));
+  row.Set("pp", static_cast<int64_t>(mapping.pp));
+  row.Set("rank", static_cast<int64_t>(mapping.rank));
+  return row;
+}
+
+// The three books: what the weights are, what the cache is, what making it all takes for a while.
+std::string MemoryText(const MemoryLedger& m) {
+  return fmt::format(
+      "memory\n  weights {} held ({} in the files), derived {}\n  cache {}\n  steps: activations "
+      "{}, scratch {}\n  together {}; while loading up to {} more\n",
+      BytesText(m.weights_held), BytesText(m.weights_stored), BytesText(m.weights_derived),
+      BytesText(m.cache), BytesText(m.arena), BytesText(m.scratch), BytesText(m.Total()),
+      BytesText(m.construction));
+}
+
+std::string FusedText(const StepSummary& step) {
+  std::vector<std::string> parts;
+  for (const auto& [name, count] : step.fused) parts.push_back(fmt::format("{} {}", count, name));
+  return parts.empty() ? "" : "    fused: " + Join(parts, ", ") + "\n";
 }
 
 // Bytes of weights by stored dtype.
@@ -200,6 +259,9 @@ Json ReportJson(const PlannedModel& plan) {
   report.Set("memory", MemoryJson(plan.memory));
   report.Set("options", EngineOptionTable().ToJson(plan.options));
   report.Set("decisions", plan.context->ledger.ToJson());
+  report.Set("registrations", Json::Array(plan.registrations.begin(), plan.registrations.end()));
+  report.Set("quantisation", QuantisationJson(plan));
+  report.Set("parallel", ParallelJson(plan.context->options.mapping));
   return FiniteOnly(report);
 }
 
@@ -211,6 +273,14 @@ std::string ReportText(const PlannedModel& plan) {
   for (const ResolutionStep& step : plan.resolution.trace) {
     text += fmt::format("  {}: {} ({})\n", step.what, step.outcome, step.why);
   }
+  for (const std::string& note : plan.registrations) {
+    text += fmt::format("  registration: {}\n", note);
+  }
+  const ParallelMapping& mapping = plan.context->options.mapping;
+  if (mapping.world() > 1) {
+    text += fmt::format("parallel\n  rank {} of tp {} x pp {}: the figures below are its own\n",
+                        mapping.rank, mapping.tp, mapping.pp);
+  }
   const MachineProfile& machine = plan.context->machine;
   text += fmt::format("machine\n  {}, {}, {} cores, {} available; kernels {}, {} threads\n",
                       machine.cpu, NameOf(machine.isa), machine.cores,
@@ -218,6 +288,7 @@ std::string ReportText(const PlannedModel& plan) {
   text += "weights\n";
   for (const auto& [name, bytes] : WeightsByDtype(plan))
     text += fmt::format("  {}: {}\n", name, BytesText(bytes));
+  text += QuantisationText(plan);
   text += "attention\n" + AttentionText(plan);
   text += fmt::format("cache, {} tokens\n", plan.max_seq_len) + CacheText(plan);
   text += "steps\n";
@@ -226,18 +297,15 @@ std::string ReportText(const PlannedModel& plan) {
                         step.records, step.meetings, BytesText(step.arena_bytes));
     for (const auto& [kernel, count] : step.kernels)
       text += fmt::format("    {:5} {}\n", count, kernel);
+    text += FusedText(step);
   }
-  const MemoryLedger& m = plan.memory;
-  text += fmt::format(
-      "memory\n  weights {} ({} in the files), derived {}, cache {}, activations {}, scratch {}; "
-      "together {}\n",
-      BytesText(m.weights_held), BytesText(m.weights_stored), BytesText(m.weights_derived),
-      BytesText(m.cache), BytesText(m.arena), BytesText(m.scratch), BytesText(m.Total()));
+  text += MemoryText(plan.memory);
   text += OptionsText(plan);
   text += "decisions\n";
   // Layers that were decided alike are one line.
   std::vector<std::pair<std::string, int>> decisions;
   for (const Decision& d : plan.context->ledger.decisions()) {
+    if (d.field == "quantisation") continue;  // above
     std::string line = fmt::format("{}: {}{} {} ({}, by {})", d.field, d.requested,
                                    d.requested.empty() ? "" : " ->", d.resolved, d.why, d.by);
     if (!decisions.empty() && decisions.back().first == line) {

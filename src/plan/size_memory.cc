@@ -41,6 +41,18 @@ struct ShapeOfStep {
   bool encode = false;
 };
 
+void Count(std::vector<std::pair<std::string, int>>& counts, const char* name) {
+  auto row = std::find_if(counts.begin(), counts.end(),
+                          [&](const auto& count) { return count.first == name; });
+  if (row == counts.end()) row = counts.insert(row, {name, 0});
+  ++row->second;
+}
+
+bool IsFused(std::string_view op) {
+  constexpr std::string_view kFused[] = {"add_norm", "gated_norm", "gated_matmul", "rope_append"};
+  return std::find(std::begin(kFused), std::end(kFused), op) != std::end(kFused);
+}
+
 StepSummary Summarise(const Tape& tape, std::string name) {
   StepSummary summary;
   summary.name = std::move(name);
@@ -51,10 +63,8 @@ StepSummary Summarise(const Tape& tape, std::string name) {
   for (const Tape::Record& record : tape.records()) {
     summary.weight_bytes += record.work.weight_bytes;
     summary.operations += record.work.operations;
-    auto row = std::find_if(summary.kernels.begin(), summary.kernels.end(),
-                            [&](const auto& kernel) { return kernel.first == record.kernel; });
-    if (row == summary.kernels.end()) row = summary.kernels.insert(row, {record.kernel, 0});
-    ++row->second;
+    Count(summary.kernels, record.kernel);
+    if (IsFused(record.op)) Count(summary.fused, record.op);
   }
   return summary;
 }

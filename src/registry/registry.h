@@ -174,6 +174,8 @@ class Registrar {
     entry.traits = std::move(traits);
     Add(std::move(entry));
   }
+  // A model of another family, under its own name or another one: reuse it by what Find gave.
+  void Model(ModelEntry entry) { Add(std::move(entry)); }
   // The vision encoder of an architecture that this provider has registered itself, whether it
   // holds the model's slot or not. EncoderClass: as ModelClass.
   template <typename EncoderClass>

@@ -84,7 +84,7 @@ TEST(QuantisedPlan, SaysWhichSchemeWhichLayersHave) {
                     "model.layers.{}.mlp.up_proj -> fp8, a scale per 128x128, inputs fp8 per 128 "
                     "columns the scheme for all layers; 2 matrices",
                     "lm_head -> plain the file has no scales for it; 1 matrices"});
-  ExpectWords(ReportText(**plan), {"quantisation: model.layers.{}.mlp.up_proj"});
+  ExpectWords(ReportText(**plan), {"model.layers.{}.mlp.up_proj"});
 }
 
 TEST(QuantisedPlan, MissingAndUnusedScales) {

@@ -46,19 +46,21 @@ class ReportTest : public testing::TestWithParam<const char*> {
 TEST_P(ReportTest, SchemaOneHasTheseKeys) {
   EXPECT_EQ(At(report_, "schema"), Json(1));
   EXPECT_EQ(KeysOf(report_),
-            (Keys{"schema", "model", "container", "architecture", "provider", "kind", "resolution",
-                  "config", "machine", "kernels", "threads", "max_seq_len", "weights", "attention",
-                  "cache", "steps", "memory", "options", "decisions"}));
+            (Keys{"schema",       "model",       "container", "architecture", "provider",
+                  "kind",         "resolution",  "config",    "machine",      "kernels",
+                  "threads",      "max_seq_len", "weights",   "attention",    "cache",
+                  "steps",        "memory",      "options",   "decisions",    "registrations",
+                  "quantisation", "parallel"}));
   EXPECT_EQ(KeysOf(At(report_, "memory")),
             (Keys{"weights_stored", "weights_held", "weights_derived", "cache", "arena", "scratch",
-                  "total"}));
+                  "total", "construction"}));
   EXPECT_EQ(KeysOf(At(report_, "machine")), (Keys{"cpu", "isa", "cores", "available_bytes"}));
   for (const Json& step : At(report_, "resolution").as_array()) {
     EXPECT_EQ(KeysOf(step), (Keys{"what", "outcome", "why"}));
   }
   for (const Json& step : At(report_, "steps").as_array()) {
     EXPECT_EQ(KeysOf(step), (Keys{"name", "records", "meetings", "arena_bytes", "weight_bytes",
-                                  "operations", "kernels"}));
+                                  "operations", "kernels", "fused"}));
   }
   for (const Json& layer : At(report_, "attention").as_array()) {
     Keys keys = KeysOf(layer);
@@ -149,6 +151,43 @@ TEST(Report, ShowsADowngradeThatWasConsentedTo) {
   ASSERT_TRUE(plan.ok()) << plan.message();
   ExpectWords(ReportText(**plan), {"weights.unused: use -> ignored", "1 tensors"});
   ExpectWords(ReportJson(**plan).Dump(), {"\"downgraded\""});
+}
+
+TEST(Report, ShowsDisplacedRegistrationsAndFusions) {
+  const auto registry = MakeRegistry();
+  ASSERT_TRUE(registry
+                  ->AddExternal({"/p/mine.so", false,
+                                 [](Registrar& registrar) -> Status {
+                                   TN_ASSIGN_OR_RETURN(const auto llama,
+                                                       registrar.Find("LlamaForCausalLM"));
+                                   registrar.Model(*llama);
+                                   return {};
+                                 }})
+                  .ok());
+  const auto plan =
+      PlanModel(test::DataPath("goldens/llama"), *test::OptionsFor({.max_seq_len = 64}), *registry);
+  ASSERT_TRUE(plan.ok()) << plan.message();
+  const std::string note = "LlamaForCausalLM: kept /p/mine.so, displaced llama";
+  ExpectWords(ReportText(**plan), {"registration: " + note});
+  const Json report = ReportJson(**plan);
+  EXPECT_EQ(At(report, "registrations"), Json(Json::Array{Json(note)}));
+  EXPECT_EQ(At(report, "provider"), Json("/p/mine.so"));
+  // Two layers: their sums meet the next norm, the last one's the model's; and one for attention.
+  for (const Json& step : At(report, "steps").as_array()) {
+    EXPECT_EQ(At(At(step, "fused"), "add_norm"), Json(4));
+  }
+}
+
+TEST(Report, ShowsOneRankOfAWorld) {
+  const auto registry = MakeRegistry();
+  auto options = test::OptionsFor({.max_seq_len = 64});
+  ASSERT_TRUE(options.ok());
+  options->tp.value = 2;
+  options->rank.value = 1;
+  const auto plan = PlanModel(test::DataPath("goldens/llama"), *options, *registry);
+  ASSERT_TRUE(plan.ok()) << plan.message();
+  ExpectWords(ReportText(**plan), {"rank 1 of tp 2 x pp 1"});
+  EXPECT_EQ(At(At(ReportJson(**plan), "parallel"), "rank"), Json(1));
 }
 
 }  // namespace
