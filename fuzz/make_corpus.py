@@ -52,6 +52,28 @@ def options_seeds():
          "top-k: |\n  2\n...\n")
 
 
+def plugin_note_seeds():
+    """Shared libraries of nothing but segments of notes."""
+    def notes(alignment, *entries):
+        def pad(text):
+            return text + bytes(-len(text) % alignment)
+        return b"".join(pad(struct.pack("<III", len(owner) + 1, len(text), kind) + owner + b"\0") + pad(text) for owner, kind, text in entries)
+
+    def library(*segments):
+        table, body = b"", b""
+        for alignment, text in segments:
+            offset = 64 + 56 * len(segments) + len(body)
+            table += struct.pack("<IIQQQQQQ", 4, 4, offset, 0, 0, len(text), len(text), alignment)
+            body += text
+        header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 3, 62, 1, 0, 64, 0, 0, 64, 56, len(segments), 0, 0, 0)
+        return header + table + body
+
+    tag = (b"Tenon", 1, b"tenon-0.1 x86-64 itanium-1 libstdc++-cxx11")
+    save("plugin_note", "one", library((4, notes(4, tag))))
+    save("plugin_note", "others", library((8, notes(8, (b"GNU", 5, b"0" * 16))), (4, notes(4, (b"GNU", 3, b"build"), (b"", 0, b""), tag))))
+    save("plugin_note", "none", library((4, notes(4, (b"Tenon", 2, b"x"), (b"Teno", 1, b"y")))))
+
+
 def safetensors_bytes(tensors, header=None):
     header = safetensors_header(tensors) if header is None else header
     text = as_json(header).encode()
@@ -243,6 +265,6 @@ def template_seeds():
 
 
 if __name__ == "__main__":
-    for seeds in (json_seeds, options_seeds, safetensors_seeds, index_seeds, gguf_seeds, config_seeds, tokenizer_seeds,
+    for seeds in (json_seeds, options_seeds, plugin_note_seeds, safetensors_seeds, index_seeds, gguf_seeds, config_seeds, tokenizer_seeds,
                   template_seeds):
         seeds()

@@ -5,6 +5,7 @@
 #include "command.h"
 #include "tenon/base/text.h"
 #include "tenon/registry/model_list.h"
+#include "tenon/registry/plugin_loader.h"
 #include "tenon/zoo/zoo.h"
 
 namespace tenon::cli {
@@ -62,6 +63,7 @@ void PrintDetails(const std::vector<ListedModel>& models) {
 Status Models(const ModelsArguments& arguments) {
   TN_ASSIGN_OR_RETURN(const EngineOptions options, arguments.options.Resolve());
   const std::unique_ptr<Registry> registry = MakeRegistry();
+  TN_RETURN_IF_ERROR(OpenPlugins(options.custom_module_dirs, *registry));
   const bool named = !arguments.name.empty();
   std::vector<ListedModel> models;
   if (named) {

@@ -147,6 +147,19 @@ std::vector<Refusal> RefusalsOf(const KernelRow& row, const AttentionSpec& spec,
   return refusals;
 }
 
+bool BackendTable::Add(std::shared_ptr<const AttentionBackend> backend,
+                       std::span<const KernelRow> its_rows) {
+  const std::string_view name = backend->name();
+  std::erase_if(rows, [&](const KernelRow& row) { return EqualsIgnoreCase(row.backend, name); });
+  const size_t displaced =
+      std::erase_if(backends, [&](const auto& b) { return EqualsIgnoreCase(b->name(), name); }) +
+      std::erase_if(aliases,
+                    [&](const Alias& alias) { return EqualsIgnoreCase(alias.name, name); });
+  rows.insert(rows.end(), its_rows.begin(), its_rows.end());
+  backends.push_back(std::move(backend));
+  return displaced > 0;
+}
+
 const AttentionBackend* BackendTable::Find(std::string_view name) const {
   for (const Alias& alias : aliases) {
     if (EqualsIgnoreCase(alias.name, name)) name = alias.backend;

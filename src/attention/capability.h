@@ -119,6 +119,8 @@ struct BackendTable {
   std::vector<std::shared_ptr<const AttentionBackend>> backends;
   std::vector<Alias> aliases;
 
+  // At the end, in place of a backend or alias of the same name. Was there one?
+  bool Add(std::shared_ptr<const AttentionBackend> backend, std::span<const KernelRow> its_rows);
   // Any case, aliases too; null: unknown.
   const AttentionBackend* Find(std::string_view name) const;
 };

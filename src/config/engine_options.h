@@ -17,6 +17,7 @@ struct EngineOptions {
   Sourced<std::string> config;  // path of a YAML file; "" for none
   Sourced<std::string> log;     // debug | info | warning | error | off
   Sourced<bool> json;
+  Sourced<std::vector<std::string>> custom_module_dirs;  // plugins and folders of them
 
   // Machine: what-if values for selection and planning.
   Sourced<std::optional<int64_t>> threads;

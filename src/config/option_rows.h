@@ -23,6 +23,11 @@ inline constexpr OptionRow kOptionRows[] = {
      "", kAllCommands, "how much is told on stderr"},
     {"json", OptionKind::kFlag, &EngineOptions::json, "false", "", 0, 0, "",
      kExplain | kModels | kTokenize | kInspect, "print JSON alone on stdout"},
+    {"custom-module-dirs", OptionKind::kList, &EngineOptions::custom_module_dirs, "", "", 0, 0, "",
+     kPlans | kModels,
+     "plugins (see docs/plugins.md): shared libraries, or folders of them, that bring models and "
+     "attention backends",
+     OptionStatus::kStable, "", ','},
     {"threads", OptionKind::kInt, &EngineOptions::threads, "auto", "auto", 1, 1024, "threads",
      kPlans, "worker threads; auto: one per usable core"},
     {"isa", OptionKind::kEnum, &EngineOptions::isa, "auto", "auto|{isa}", 0, 0, "", kPlans,

@@ -53,6 +53,9 @@ std::string Nearest(std::string_view name, const Spell& spell) {
   }
   return text;
 }
+bool PluginsMayName(const OptionRow& row) {
+  return std::string_view(row.allowed).find("{attn-backend}") != std::string_view::npos;
+}
 std::string WithoutPrefix(const OptionRow& row) { return row.name; }
 std::string WithDashes(const OptionRow& row) { return std::string("--") + row.name; }
 
@@ -170,6 +173,7 @@ Status OptionTable::Set(const OptionRow& row, std::string_view text, const Origi
         } else if constexpr (std::is_same_v<T, std::string>) {
           std::optional<std::string> value = std::string(text);
           if (row.kind == OptionKind::kEnum) value = ParseChoice(allowed, text);
+          if (!value && PluginsMayName(row)) value = std::string(text);  // checked at the end
           if (value) Offer(field, *value, origin);
           return value.has_value();
         } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
@@ -187,11 +191,26 @@ Status OptionTable::Set(const OptionRow& row, std::string_view text, const Origi
         }
       },
       row.field);
-  if (is_set) return {};
+  return is_set ? Status() : CannotBe(row, text, origin);
+}
+
+Status OptionTable::CannotBe(const OptionRow& row, std::string_view text,
+                             const Origin& origin) const {
   return UsageError(
       fmt::format("{} = '{}', must be {}; set by {}; fix: give such a value", row.name, text,
                   row.kind == OptionKind::kList ? "a text that is not empty" : AllowedText(row),
                   origin.Text()));
+}
+
+// Without plugins nobody else can know such a name; with them PlanModel checks it.
+void OptionTable::CheckNames(const EngineOptions& options, std::vector<std::string>& errors) const {
+  if (!options.custom_module_dirs.value.empty()) return;
+  for (const OptionRow& row : kOptionRows) {
+    if (!PluginsMayName(row)) continue;
+    const auto& field = options.*std::get<Sourced<std::string> EngineOptions::*>(row.field);
+    if (ParseChoice(AllowedValues(row), field.value)) continue;
+    errors.push_back(CannotBe(row, field.value, field.origin).message());
+  }
 }
 
 // A list in one text is taken apart first.
@@ -280,6 +299,7 @@ Result<EngineOptions> OptionTable::Resolve(const OptionInputs& inputs) const {
     if (!status.ok()) errors.push_back(status.message());
   }
   if (!options.config.value.empty()) ApplyFile(options.config.value, options, errors);
+  CheckNames(options, errors);
   if (errors.empty()) return options;
   if (errors.size() == 1) return UsageError(errors[0]);
   return UsageError(

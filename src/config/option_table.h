@@ -120,6 +120,8 @@ class OptionTable {
   std::vector<std::string> AllowedValues(const OptionRow& row) const;
   Status Set(const OptionRow& row, std::string_view text, const Origin& origin,
              EngineOptions& options) const;
+  Status CannotBe(const OptionRow& row, std::string_view text, const Origin& origin) const;
+  void CheckNames(const EngineOptions& options, std::vector<std::string>& errors) const;
   Status SetText(const OptionRow& row, std::string_view text, const Origin& origin,
                  EngineOptions& options) const;
   void ApplyFile(const std::string& path, EngineOptions& options,

@@ -17,9 +17,9 @@ struct MethodRow {
 // The one list of methods; a method is served when its row says so.
 constexpr MethodRow kMethods[] = {
     {"none", QuantMethod::kNone, true},
-    {"fp8", QuantMethod::kFp8, false},
-    {"compressed-tensors", QuantMethod::kCompressedTensors, false},
-    {"modelopt", QuantMethod::kModelOpt, false},
+    {"fp8", QuantMethod::kFp8, true},
+    {"compressed-tensors", QuantMethod::kCompressedTensors, true},
+    {"modelopt", QuantMethod::kModelOpt, true},
     {"awq", QuantMethod::kAwq, false},
     {"gptq", QuantMethod::kGptq, false},
     {"mxfp4", QuantMethod::kMxfp4, false},

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "tenon/numeric/dtype.h"
+#include "tenon/numeric/scale_grid.h"
 
 namespace tenon {
 
@@ -16,6 +17,19 @@ struct Kernel {
   Function* run = nullptr;
   const char* name = "";
 };
+
+// The scales of rows of codes. Beside the reference, kernels take grids whose cols are a multiple
+// of kScaleCols or a whole row.
+struct WeightScales {
+  ScaleGrid grid;
+  int64_t first_row = 0;  // the grid's row that row 0 of the codes has
+
+  // Of row r of the codes: [ceil(cols / grid.cols)].
+  [[gnu::always_inline]] const float* Row(int64_t r) const {
+    return grid.data + (first_row + r) / grid.rows * grid.stride;
+  }
+};
+inline constexpr int64_t kScaleCols = 32;
 
 // y[t * y_stride + r] = dot(w row r, x row t) + bias[r] for r in [row_begin, row_end). A row's
 // result depends on neither the range nor num_tokens.
@@ -29,6 +43,7 @@ struct MatmulKernelArgs {
   int64_t num_tokens = 0;
   float* y = nullptr;  // [num_tokens, rows], y_stride floats apart
   int64_t y_stride = 0;
+  WeightScales scales = {};  // for kernels of ScaledWeightKernels
 };
 // scratch: MatmulScratchFloats(cols) floats: decoded rows.
 using MatmulFunction = void(const MatmulKernelArgs& args, int64_t row_begin, int64_t row_end,
@@ -55,8 +70,17 @@ enum class ActivationForm : uint8_t {
   // The same integers block after block, for packed weights: 32 high bytes, 32 low bytes, the
   // block's scale, scale * sum (f32), -8 * sum, -128 * sum (i32). Columns up to a multiple of 64.
   kIntegers,
+  // int8 with one scale for the whole row, max|x| / 127, ties to even: [cols up to a multiple of
+  // 64], then the scale (f32) and -128 * sum of the integers (i32). The scale is NaN where a number
+  // is not finite, and 0, with zeros, where all are below 2^-119.
+  kInt8Row,
 };
+inline constexpr int kActivationForms = 5;
 inline constexpr float kIntegerTop = 127 * 256;
+inline constexpr float kInt8Top = 127;
+inline constexpr int64_t kInt8TailBytes = 64;
+// Sums of products of int8 stay within 32 bits.
+inline constexpr int64_t kMostInt8Cols = 131072;
 constexpr int64_t kNibblesGroup = 128, kNibblesGroupBytes = 512;
 constexpr int64_t kBytesGroup = 64, kBytesGroupBytes = 320;
 constexpr int64_t kIntegersBlockBytes = 80;
@@ -70,6 +94,8 @@ constexpr int64_t ActivationRowBytes(ActivationForm form, int64_t cols) {
       return (cols + kBytesGroup - 1) / kBytesGroup * kBytesGroupBytes;
     case ActivationForm::kIntegers:
       return ((cols + 63) / 64 * 2 * kIntegersBlockBytes + 63) / 64 * 64;
+    case ActivationForm::kInt8Row:
+      return (cols + 63) / 64 * 64 + kInt8TailBytes;
   }
   return 0;
 }
@@ -86,7 +112,8 @@ struct NarrowMatmulArgs {
   int64_t x_stride = 0;          // bytes
   int64_t num_tokens = 0;
   float* y = nullptr;
-  int64_t y_stride = 0;  // floats
+  int64_t y_stride = 0;      // floats
+  WeightScales scales = {};  // as in MatmulKernelArgs
 };
 // row_begin is a multiple of kMatmulTileRows (of packed weights: kPackedRows); row_end too, or the
 // last row: which rows are summed together is part of a result.
@@ -118,7 +145,8 @@ struct PanelArgs {
   const std::byte* x = nullptr;  // blocks of tokens
   int64_t num_tokens = 0;
   float* y = nullptr;
-  int64_t y_stride = 0;  // floats
+  int64_t y_stride = 0;      // floats
+  WeightScales scales = {};  // as in MatmulKernelArgs
 };
 // Output rows [row, row + kPanelRows) for tokens [token_begin, token_end), token_begin a multiple
 // of the block's tokens. panel: PanelBytes(cols) of scratch, 64-byte aligned.
@@ -169,6 +197,17 @@ struct PackedWeightKernels {
   Kernel<PanelFunction> panels;
 };
 
+// --- weights stored as codes, with scales beside them
+
+// kF8E4M3 and kI8; fp32 is there for both in every table. per_token rounds activations to kInt8Row,
+// multiplies integers, and takes any number of tokens and only grids with whole rows.
+struct ScaledWeightKernels {
+  Kernel<MatmulFunction> fp32;
+  FewTokensKernel few;
+  Kernel<PanelFunction> panels;
+  FewTokensKernel per_token;
+};
+
 // By weight dtype; null: no kernel.
 struct MatmulKernels {
   static constexpr int kDTypes = 32;
@@ -176,13 +215,15 @@ struct MatmulKernels {
   FewTokensKernel few[kDTypes] = {};
   Kernel<PanelFunction> panels[kDTypes] = {};
   PackedWeightKernels packed[kDTypes] = {};
-  Kernel<PackRowFunction> pack[4] = {};  // by ActivationForm
+  ScaledWeightKernels scaled[kDTypes] = {};
+  Kernel<PackRowFunction> pack[kActivationForms] = {};  // by ActivationForm
   TokenBlocks blocks;
 
   const Kernel<MatmulFunction>& For(DType dtype) const { return of[static_cast<int>(dtype)]; }
   const FewTokensKernel& Few(DType dtype) const { return few[static_cast<int>(dtype)]; }
   const Kernel<PanelFunction>& Panels(DType dtype) const { return panels[static_cast<int>(dtype)]; }
   const PackedWeightKernels& Packed(DType dtype) const { return packed[static_cast<int>(dtype)]; }
+  const ScaledWeightKernels& Scaled(DType dtype) const { return scaled[static_cast<int>(dtype)]; }
   const Kernel<PackRowFunction>& Pack(ActivationForm form) const {
     return pack[static_cast<int>(form)];
   }

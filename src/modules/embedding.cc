@@ -1,5 +1,9 @@
 #include "tenon/modules/embedding.h"
 
+#include <utility>
+
+#include "tenon/modules/quantise.h"
+
 namespace tenon {
 
 Embedding::Embedding(const Scope& scope, int64_t rows, int64_t width) : Module(scope) {
@@ -8,6 +12,7 @@ Embedding::Embedding(const Scope& scope, int64_t rows, int64_t width) : Module(s
 }
 
 void Embedding::CreateWeights(LoadContext& context) {
+  if (!parameters_.empty()) return;
   table_ = MetaRowsOf(AddParameter(context, path() + ".weight", {table_.rows, table_.cols},
                                    Parameter::Form::kAsStored));
 }
@@ -21,16 +26,29 @@ void Embedding::LinkWeights() { table_ = RowsOf(parameters_[0]); }
 
 LmHead::LmHead(const Scope& scope, Embedding& embedding, bool tied, bool has_bias)
     : Module(scope), embedding_(embedding), tied_(tied), has_bias_(has_bias) {
-  matrix_.rows = embedding.table().rows;
-  matrix_.cols = embedding.table().cols;
+  weight_.path = path();
+  weight_.rows = embedding.table().rows;
+  weight_.cols = embedding.table().cols;
+  matrix_ = MatrixOf(weight_);
+}
+
+bool LmHead::IsPresent(const LoadContext& context) const {
+  return context.index == nullptr ? !tied_ : context.index->Find(path() + ".weight") != nullptr;
+}
+
+void LmHead::Quantise(Quantiser& quantiser) {
+  if (IsPresent(quantiser.context())) {
+    weight_.scheme =
+        quantiser.SchemeOf({.path = path(), .fused = {}, .experts = {}, .only_where_scaled = true});
+  }
 }
 
 void LmHead::CreateWeights(LoadContext& context) {
+  if (std::exchange(created_, true)) return;
   const std::string name = path() + ".weight";
-  const bool present = context.index == nullptr ? !tied_ : context.index->Find(name) != nullptr;
-  if (present) {
-    matrix_ = MetaMatrixOf(
-        AddParameter(context, name, {matrix_.rows, matrix_.cols}, Parameter::Form::kProduct));
+  if (IsPresent(context)) {
+    CreateWeight(context, *this, weight_);
+    matrix_ = MatrixOf(weight_);
     if (tied_) {
       context.Record({.field = "lm_head",
                       .requested = "tied",
@@ -55,13 +73,15 @@ void LmHead::CreateWeights(LoadContext& context) {
                   ": absent, and the config says tie_word_embeddings = false; fix: a complete "
                   "checkpoint, or tie_word_embeddings = true in config.json");
   }
-  if (has_bias_) AddParameter(context, path() + ".bias", {matrix_.rows}, Parameter::Form::kFloat32);
+  if (has_bias_) {
+    bias_ = &AddParameter(context, path() + ".bias", {matrix_.rows}, Parameter::Form::kFloat32);
+  }
 }
 
 void LmHead::LinkWeights() {
   if (absent_) return;
-  matrix_ = shared_ ? embedding_.product() : MatrixOf(parameters_[0]);
-  if (has_bias_) matrix_.bias = parameters_[shared_ ? 0 : 1].floats();
+  matrix_ = shared_ ? embedding_.product() : MatrixOf(weight_);
+  if (has_bias_) matrix_.bias = bias_->floats();
 }
 
 Value LogitRows(Forward& pass, const Value& x) {

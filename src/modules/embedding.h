@@ -28,10 +28,12 @@ class Embedding : public Module {
 
 // Rule (DESIGN section 5): present in the file -> its own parameter, whatever the config says;
 // absent and tied -> the embedding's; absent and untied -> an error, but for a base model's
-// checkpoint, whose result is the normed rows themselves.
+// checkpoint, whose result is the normed rows themselves. Quantised only by a key of its own, or by
+// the scheme for all layers where the file has scales for it; never as the embedding's.
 class LmHead : public Module {
  public:
   LmHead(const Scope& scope, Embedding& embedding, bool tied, bool has_bias = false);
+  void Quantise(Quantiser& quantiser) override;
   void CreateWeights(LoadContext& context) override;
   void LinkWeights() override;
 
@@ -41,11 +43,17 @@ class LmHead : public Module {
   }
 
  private:
+  // Its own matrix is there to be used.
+  bool IsPresent(const LoadContext& context) const;
+
   Embedding& embedding_;
   bool tied_;
   bool has_bias_;
   bool shared_ = false;
   bool absent_ = false;
+  bool created_ = false;
+  WeightMatrix weight_;
+  const Parameter* bias_ = nullptr;
   MatrixRef matrix_;
 };
 

@@ -1,5 +1,7 @@
 #include "tenon/modules/linear.h"
 
+#include "tenon/modules/quantise.h"
+
 namespace tenon {
 
 Linear::Linear(const Scope& scope, int64_t in, int64_t out, bool has_bias)
@@ -10,40 +12,47 @@ Linear::Linear(const Scope& parent, std::string_view fused_name, int64_t in,
     : Module(parent / fused_name),
       in_(in),
       segments_(std::move(segments)),
-      prefix_(parent.path().empty() ? "" : parent.path() + "."),
+      weights_(segments_.size()),
+      biases_(segments_.size()),
       matrices_(segments_.size()) {
   for (size_t i = 0; i < segments_.size(); ++i) {
-    matrices_[i].rows = segments_[i].rows;
-    matrices_[i].cols = in_;
+    weights_[i].path = (parent / segments_[i].name).path();
+    weights_[i].rows = segments_[i].rows;
+    weights_[i].cols = in_;
+    matrices_[i] = MatrixOfSegment(i);
   }
 }
 
-std::string Linear::PathOf(const Segment& segment) const { return prefix_ + segment.name; }
-
-MatrixRef Linear::Exactly(MatrixRef matrix) const {
+MatrixRef Linear::MatrixOfSegment(size_t i) const {
+  MatrixRef matrix = MatrixOf(weights_[i]);
   if (exact_) matrix.compute = Compute::kFp32;
+  if (biases_[i] != nullptr && biases_[i]->loaded()) matrix.bias = biases_[i]->floats();
   return matrix;
 }
 
+void Linear::Quantise(Quantiser& quantiser) {
+  for (WeightMatrix& weight : weights_) {
+    weight.scheme = quantiser.SchemeOf(
+        {.path = weight.path, .fused = path(), .experts = {}, .only_where_scaled = exact_});
+  }
+}
+
 void Linear::CreateWeights(LoadContext& context) {
+  if (!parameters_.empty()) return;  // once, however often the phase runs
   const auto form = exact_ || keeps_rows_ ? Parameter::Form::kAsStored : Parameter::Form::kProduct;
   for (size_t i = 0; i < segments_.size(); ++i) {
-    const Segment& segment = segments_[i];
-    const Parameter& weight =
-        AddParameter(context, PathOf(segment) + ".weight", {segment.rows, in_}, form);
-    matrices_[i] = Exactly(MetaMatrixOf(weight));
-    if (segment.has_bias) {
-      AddParameter(context, PathOf(segment) + ".bias", {segment.rows}, Parameter::Form::kFloat32);
+    weights_[i].form = form;
+    CreateWeight(context, *this, weights_[i]);
+    if (segments_[i].has_bias) {
+      biases_[i] = &AddParameter(context, weights_[i].path + ".bias", {segments_[i].rows},
+                                 Parameter::Form::kFloat32);
     }
+    matrices_[i] = MatrixOfSegment(i);
   }
 }
 
 void Linear::LinkWeights() {
-  size_t next = 0;
-  for (size_t i = 0; i < segments_.size(); ++i) {
-    matrices_[i] = Exactly(MatrixOf(parameters_[next++]));
-    if (segments_[i].has_bias) matrices_[i].bias = parameters_[next++].floats();
-  }
+  for (size_t i = 0; i < segments_.size(); ++i) matrices_[i] = MatrixOfSegment(i);
 }
 
 Value Linear::SegmentOf(const Value& result, size_t i) const {

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "tenon/modules/forward.h"
-#include "tenon/modules/module.h"
+#include "tenon/modules/linear_method.h"
 
 namespace tenon {
 
@@ -28,6 +28,7 @@ class Linear : public Module {
   void KeepExact() { exact_ = true; }
   // Others than products read the rows. Before CreateWeights.
   void KeepRows() { keeps_rows_ = true; }
+  void Quantise(Quantiser& quantiser) override;
   void CreateWeights(LoadContext& context) override;
   void LinkWeights() override;
 
@@ -43,14 +44,15 @@ class Linear : public Module {
   int64_t in() const { return in_; }
 
  private:
-  std::string PathOf(const Segment& segment) const;
-  MatrixRef Exactly(MatrixRef matrix) const;
+  // What products read of segment i: no addresses before loading.
+  MatrixRef MatrixOfSegment(size_t i) const;
 
   int64_t in_;
   bool exact_ = false;
   bool keeps_rows_ = false;
   std::vector<Segment> segments_;
-  std::string prefix_;               // of the segments' paths, with its dot
+  std::vector<WeightMatrix> weights_;     // [segments]
+  std::vector<const Parameter*> biases_;  // [segments]; null: none
   std::vector<MatrixRef> matrices_;  // [segments]; sized at construction, so addresses are stable
 };
 

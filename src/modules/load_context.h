@@ -21,6 +21,7 @@
 namespace tenon {
 
 class AttentionCore;
+class LinearMethodTable;
 class Module;
 class RopeTable;
 
@@ -50,8 +51,9 @@ struct LoadContext {
   MachineProfile machine;
   const KernelTable* kernels = nullptr;
   const BackendTable* backends = nullptr;
-  const TensorIndex* index = nullptr;  // null: a config without weights (what-if)
-  DType default_dtype = DType::kBF16;  // of weights when there is no index
+  const LinearMethodTable* linear_methods = nullptr;  // null: the built-in ones
+  const TensorIndex* index = nullptr;                 // null: a config without weights (what-if)
+  DType default_dtype = DType::kBF16;                 // of weights when there is no index
   Container container = Container::kHuggingFace;
   // Where parameters are loaded from as they are created; null, but for a model whose constructor
   // computes with weights and the user's consent to what that costs.
@@ -68,6 +70,7 @@ struct LoadContext {
   std::vector<RopeTable*> ropes;
   bool has_logits = true;          // false: the model ends in hidden states
   int64_t construction_bytes = 0;  // copied while constructing
+  int64_t idle_input_scales = 0;   // in the file, of which no product makes use
 
   void Error(std::string text) { errors.push_back(std::move(text)); }
   // Collects the refusal of a decision that needed consent.

@@ -1,6 +1,5 @@
 #include "tenon/modules/mla.h"
 
-#include "tenon/numeric/decode.h"
 #include "tenon/ops/per_head.h"
 
 namespace tenon {
@@ -48,7 +47,6 @@ Status Mla::Derive() {
   const int64_t v = geometry_.v_head_dim;
   TN_ASSIGN_OR_RETURN(absorbed_, Buffer::Allocate(derived_bytes(), "absorbed MLA weights"));
   const MatrixRef& kv_b = kv_b_.matrices()[0];
-  const DecodeRowFn decode = DecoderOf(kv_b.dtype);
   std::vector<float> row(static_cast<size_t>(r));
   float* out = reinterpret_cast<float*>(absorbed_.data());
   for (int64_t h = 0; h < heads_; ++h) {
@@ -56,7 +54,7 @@ Status Mla::Derive() {
     float* value = out + r * n;  // [v, r]
     out += r * (n + v);
     for (int64_t i = 0; i < n + v; ++i) {
-      decode(kv_b.data + (h * (n + v) + i) * kv_b.row_bytes, r, row.data());
+      DecodeRow(kv_b, h * (n + v) + i, row.data());
       for (int64_t j = 0; j < r; ++j) {
         if (i < n) {
           query[j * n + i] = row[static_cast<size_t>(j)];

@@ -37,6 +37,7 @@ void LoadContext::ClearTree(size_t decisions) {
   ropes.clear();
   has_logits = true;
   construction_bytes = 0;
+  idle_input_scales = 0;
 }
 
 Scope Scope::operator/(std::string_view name) const {
@@ -67,12 +68,22 @@ bool SameNumbers(const Shape& a, const Shape& b) {
   return a.elements() == b.elements() && width(a) == width(b);
 }
 
+// Scales of rows come as [n] or [n, 1], one number as [] or [1]: equal but for ones.
+bool SameButForOnes(const Shape& a, const Shape& b) {
+  const auto counted = [](const Shape& shape) {
+    std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
+    std::erase(dims, 1);
+    return dims;
+  };
+  return counted(a) == counted(b);
+}
+
 }  // namespace
 
 bool Parameter::Declare(LoadContext& context) {
   compute_ = context.options.compute.value;
   if (context.index == nullptr) {
-    stored_dtype_ = context.default_dtype;
+    stored_dtype_ = codes_.value_or(context.default_dtype);
     if (form_ == Form::kProduct) PackForProducts(context);
     return true;
   }
@@ -90,7 +101,9 @@ bool Parameter::Declare(LoadContext& context) {
     context.Error(path_ + ": " + source_->unsupported);
     return false;
   }
-  if (!SameNumbers(source_->shape, shape_)) {
+  const bool fits = SameNumbers(source_->shape, shape_) ||
+                    (form_ == Form::kFloat32 && SameButForOnes(source_->shape, shape_));
+  if (!fits) {
     context.Error(
         fmt::format("{}: shape {} in the checkpoint{}, the config says {}; fix: the config that "
                     "belongs to these "
@@ -98,14 +111,30 @@ bool Parameter::Declare(LoadContext& context) {
                     path_, source_->shape.Text(), OtherName(*context.index, path_), shape_.Text()));
     return false;
   }
-  if (!InfoOf(source_->dtype).is_float) {
-    context.Error(fmt::format("{}: stored as {}, allowed: floats and GGUF blocks", path_,
-                              NameOf(source_->dtype)));
+  const std::string problem = ProblemWith(source_->dtype);
+  if (!problem.empty()) {
+    context.Error(fmt::format("{}: stored as {}, {}", path_, NameOf(source_->dtype), problem));
     return false;
   }
   stored_dtype_ = source_->dtype;  // only now: rows of this shape are whole blocks of it
   if (form_ == Form::kProduct) PackForProducts(context);
   return true;
+}
+
+std::string Parameter::ProblemWith(DType dtype) const {
+  if (codes_) {
+    if (dtype == *codes_) return "";
+    return fmt::format(
+        "its quantisation wants {}; fix: the quantization_config that belongs to these weights, or "
+        "the layer among its excludes",
+        NameOf(*codes_));
+  }
+  const bool is_code = dtype == DType::kI8 || dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2;
+  if (form_ != Form::kFloat32 && is_code) {
+    return "codes that mean nothing without scales, but the config leaves this layer unquantised; "
+           "fix: the quantization_config that belongs to these weights";
+  }
+  return InfoOf(dtype).is_float ? "" : "allowed: floats and GGUF blocks";
 }
 
 void Parameter::PackForProducts(const LoadContext& context) {
@@ -152,8 +181,8 @@ void Parameter::RequireNumbers() const {
 }
 
 Parameter& Module::AddParameter(LoadContext& context, const std::string& path, const Shape& shape,
-                                Parameter::Form form) {
-  Parameter& parameter = parameters_.emplace_back(path, shape, form);
+                                Parameter::Form form, std::optional<DType> codes) {
+  Parameter& parameter = parameters_.emplace_back(path, shape, form, codes);
   if (!parameter.Declare(context) || context.storage == nullptr) return parameter;
   const Status status = parameter.Load(*context.storage);
   if (!status.ok()) {
@@ -218,6 +247,21 @@ MatrixRef MatrixOf(const Parameter& parameter) {
   MatrixRef matrix = MetaMatrixOf(parameter);
   matrix.data = parameter.packed();
   return matrix;
+}
+
+void DecodeRow(const MatrixRef& matrix, int64_t row, float* out) {
+  TN_CHECK(matrix.form == HeldForm::kRows, "packed matrices have no rows to read singly");
+  const std::byte* codes = matrix.data + row * matrix.row_bytes;
+  if (matrix.dtype == DType::kI8) {
+    for (int64_t c = 0; c < matrix.cols; ++c)
+      out[c] = static_cast<float>(static_cast<int8_t>(codes[c]));
+  } else {
+    DecoderOf(matrix.dtype)(codes, matrix.cols, out);
+  }
+  const ScaleGrid& scales = matrix.scales;
+  if (!scales.present()) return;
+  const float* of_row = scales.data + row / scales.rows * scales.stride;
+  for (int64_t c = 0; c < matrix.cols; ++c) out[c] *= of_row[c / scales.cols];
 }
 
 }  // namespace tenon

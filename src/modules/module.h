@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,9 @@ class Parameter {
     kProduct,   // the same, but only products read it: packed where the options want that
     kFloat32,   // vectors: a few numbers, widened once
   };
-  Parameter(std::string path, const Shape& shape, Form form)
-      : path_(std::move(path)), shape_(shape), form_(form) {}
+  // codes: the weight is stored as these, which mean numbers only with scales beside them.
+  Parameter(std::string path, const Shape& shape, Form form, std::optional<DType> codes = {})
+      : path_(std::move(path)), shape_(shape), form_(form), codes_(codes) {}
 
   const std::string& path() const { return path_; }  // canonical name
   const Shape& shape() const { return shape_; }
@@ -74,6 +76,8 @@ class Parameter {
 
  private:
   void RequireNumbers() const;  // throws MetaError
+  // Why the stored type will not do, with the fix; empty: it does.
+  std::string ProblemWith(DType dtype) const;
   int64_t BytesAs(DType dtype) const {
     return shape_.rows() * RowBytes(dtype, shape_.rank() == 0 ? 1 : shape_.dim(-1));
   }
@@ -81,6 +85,7 @@ class Parameter {
   std::string path_;
   Shape shape_;
   Form form_;
+  std::optional<DType> codes_;
   DType stored_dtype_ = DType::kF32;
   Compute compute_ = Compute::kFp32;
   const IndexedTensor* source_ = nullptr;
@@ -91,6 +96,8 @@ class Parameter {
   int64_t packed_row_bytes_ = 0;  // 0: held as rows
   const std::byte* packed_ = nullptr;
 };
+
+class Quantiser;
 
 class Module {
  public:
@@ -104,6 +111,7 @@ class Module {
   const std::string& path() const { return path_; }
 
   // Phases after construction, in this order.
+  virtual void Quantise(Quantiser& /*quantiser*/) {}  // ask for the scheme of each weight matrix
   virtual void SelectAttention(LoadContext& /*context*/) {
   }  // backend and kernels per attention layer
   virtual void CreateWeights(LoadContext& /*context*/) {}  // declare parameters against the index
@@ -114,11 +122,12 @@ class Module {
 
   std::deque<Parameter>& parameters() { return parameters_; }
 
- protected:
   // A parameter of this module, declared at once; its errors go to the context. Where a model is
   // built on real storage (LoadContext::storage), loaded at once too.
   Parameter& AddParameter(LoadContext& context, const std::string& path, const Shape& shape,
-                          Parameter::Form form);
+                          Parameter::Form form, std::optional<DType> codes = {});
+
+ protected:
   std::deque<Parameter> parameters_;
 
  private:
@@ -162,5 +171,7 @@ MatrixRef MetaMatrixOf(const Parameter& parameter);
 // Its rows as they are stored, whether products read them or a packed copy.
 MatrixRef RowsOf(const Parameter& parameter);
 MatrixRef MetaRowsOf(const Parameter& parameter);
+// A row of a matrix that is held as rows: numbers, with the scales applied.
+void DecodeRow(const MatrixRef& matrix, int64_t row, float* out);
 
 }  // namespace tenon

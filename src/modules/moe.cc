@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "tenon/modules/quantise.h"
+
 namespace tenon {
 
 Moe::Moe(const Scope& scope, const MoeOptions& options)
@@ -9,38 +11,51 @@ Moe::Moe(const Scope& scope, const MoeOptions& options)
       options_(options),
       routing_(options.routing),
       router_(scope / options.router, options.hidden, options.routing.experts),
+      experts_(static_cast<size_t>(3 * options.routing.experts)),
       gate_(static_cast<size_t>(options.routing.experts)),
       up_(gate_.size()),
       down_(gate_.size()) {
   router_.KeepExact();
   weights_ = {gate_, up_, down_, options.activation};
+  for (size_t i = 0; i < experts_.size(); ++i) {
+    const std::string* const names[] = {&options_.gate, &options_.up, &options_.down};
+    const bool is_down = i % 3 == 2;
+    WeightMatrix& weight = experts_[i];
+    weight.path = fmt::format("{}.experts.{}.{}", path(), i / 3, *names[i % 3]);
+    weight.rows = is_down ? options_.hidden : options_.intermediate;
+    weight.cols = is_down ? options_.intermediate : options_.hidden;
+    weight.form = Parameter::Form::kAsStored;
+  }
+}
+
+void Moe::Quantise(Quantiser& quantiser) {
+  const std::string experts = path() + ".experts";
+  for (WeightMatrix& weight : experts_) {
+    weight.scheme = quantiser.SchemeOf({.path = weight.path, .fused = {}, .experts = experts});
+  }
 }
 
 void Moe::CreateWeights(LoadContext& context) {
+  if (!parameters_.empty()) return;  // once, however often the phase runs
   if (options_.has_choice_bias) {
-    AddParameter(context, path() + "." + options_.choice_bias, {routing_.experts},
-                 Parameter::Form::kFloat32);
+    choice_bias_ = &AddParameter(context, path() + "." + options_.choice_bias, {routing_.experts},
+                                 Parameter::Form::kFloat32);
   }
+  for (WeightMatrix& weight : experts_) CreateWeight(context, *this, weight);
+  LinkExperts();
+}
+
+void Moe::LinkExperts() {
   for (size_t e = 0; e < gate_.size(); ++e) {
-    const std::string prefix = fmt::format("{}.experts.{}.", path(), e);
-    const auto add = [&](const std::string& name, int64_t rows, int64_t cols) {
-      return MetaMatrixOf(AddParameter(context, prefix + name + ".weight", {rows, cols},
-                                       Parameter::Form::kAsStored));
-    };
-    gate_[e] = add(options_.gate, options_.intermediate, options_.hidden);
-    up_[e] = add(options_.up, options_.intermediate, options_.hidden);
-    down_[e] = add(options_.down, options_.hidden, options_.intermediate);
+    gate_[e] = MatrixOf(experts_[3 * e]);
+    up_[e] = MatrixOf(experts_[3 * e + 1]);
+    down_[e] = MatrixOf(experts_[3 * e + 2]);
   }
 }
 
 void Moe::LinkWeights() {
-  size_t next = 0;
-  if (options_.has_choice_bias) routing_.choice_bias = parameters_[next++].floats();
-  for (size_t e = 0; e < gate_.size(); ++e) {
-    gate_[e] = MatrixOf(parameters_[next++]);
-    up_[e] = MatrixOf(parameters_[next++]);
-    down_[e] = MatrixOf(parameters_[next++]);
-  }
+  if (choice_bias_ != nullptr) routing_.choice_bias = choice_bias_->floats();
+  LinkExperts();
 }
 
 Value Moe::operator()(Forward& pass, const Value& x) const {

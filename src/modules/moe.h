@@ -26,6 +26,7 @@ class Moe : public Module {
  public:
   Moe(const Scope& scope, const MoeOptions& options);
 
+  void Quantise(Quantiser& quantiser) override;
   void CreateWeights(LoadContext& context) override;
   void LinkWeights() override;
 
@@ -33,9 +34,14 @@ class Moe : public Module {
   Value operator()(Forward& pass, const Value& x) const;
 
  private:
+  // Addresses, once there are some, for products.
+  void LinkExperts();
+
   MoeOptions options_;
   RoutingSpec routing_;
   Linear router_;
+  std::vector<WeightMatrix> experts_;  // [experts, 3]: gate, up, down
+  const Parameter* choice_bias_ = nullptr;
   std::vector<MatrixRef> gate_;  // [experts]
   std::vector<MatrixRef> up_;
   std::vector<MatrixRef> down_;

@@ -45,7 +45,7 @@ inline uint16_t FloatToF16(float value) {
 }
 
 // FP8 E4M3 (finite only, NaN = 0x7F and 0xFF; OCP 8-bit floating point, table 1).
-inline float F8E4M3ToFloat(uint8_t bits) {
+constexpr float F8E4M3ToFloat(uint8_t bits) {
   const float sign = (bits & 0x80u) != 0 ? -1.0f : 1.0f;
   const uint32_t exponent = (bits >> 3) & 0xFu;
   const uint32_t mantissa = bits & 0x7u;

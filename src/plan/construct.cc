@@ -3,37 +3,33 @@
 #include <algorithm>
 
 #include "tenon/base/text.h"
+#include "tenon/config/glob.h"
+#include "tenon/modules/quantise.h"
 #include "tenon/ops/pack_weights.h"
 #include "tenon/plan/phases.h"
 
 namespace tenon {
 namespace {
 
-bool MatchesPattern(std::string_view pattern, std::string_view name) {
-  const size_t star = pattern.find('*');
-  if (star == std::string_view::npos) return pattern == name;
-  if (!name.starts_with(pattern.substr(0, star))) return false;
-  name.remove_prefix(star);
-  pattern.remove_prefix(star + 1);
-  for (size_t skip = 0; skip <= name.size(); ++skip) {
-    if (MatchesPattern(pattern, name.substr(skip))) return true;
+// Patterns of tensors that may be left unused: the family's, and those that its config decides.
+std::vector<std::string> SkippableOf(const PlannedModel& plan) {
+  const ModelEntry& entry = *plan.resolution.entry;
+  std::vector<std::string> patterns = entry.traits.skippable;
+  if (entry.skippable) {
+    for (std::string& pattern : entry.skippable(*plan.config)) patterns.push_back(pattern);
   }
-  return false;
+  return patterns;
 }
 
 // A tensor that nothing uses is an error, unless the family declares it skippable.
 void CheckUnused(PlannedModel& plan) {
   int64_t skipped = 0;
   std::vector<std::string> unused;
-  const ModelEntry& entry = *plan.resolution.entry;
-  std::vector<std::string> patterns = entry.traits.skippable;
-  if (entry.skippable) {
-    for (std::string& pattern : entry.skippable(*plan.config)) patterns.push_back(pattern);
-  }
+  const std::vector<std::string> patterns = SkippableOf(plan);
   for (const StoredTensor* tensor : plan.index->UnusedStored()) {
-    const bool known = std::any_of(
-        patterns.begin(), patterns.end(),
-        [&](const std::string& pattern) { return MatchesPattern(pattern, tensor->name); });
+    const bool known =
+        std::any_of(patterns.begin(), patterns.end(),
+                    [&](const std::string& pattern) { return GlobMatches(pattern, tensor->name); });
     if (known) {
       ++skipped;
     } else {
@@ -112,10 +108,19 @@ void RecordHeldForms(PlannedModel& plan) {
 Status Construct(PlannedModel& plan) {
   LoadContext& context = *plan.context;
   TN_RETURN_IF_ERROR(BuildModel(plan));
+  QuantiseModules(context, plan.quant, SkippableOf(plan));
+  TN_RETURN_IF_ERROR(context.Errors());
   for (Module* module : context.modules) module->SelectAttention(context);
   TN_RETURN_IF_ERROR(context.Errors());
   for (Module* module : context.modules) module->CreateWeights(context);
   if (plan.index != nullptr && context.errors.empty()) CheckUnused(plan);
+  if (context.idle_input_scales > 0) {
+    context.Record({.field = "quantisation.input_scales",
+                    .requested = fmt::format("{} in the file", context.idle_input_scales),
+                    .resolved = "not used",
+                    .by = "weights",
+                    .why = "products do not round their inputs to fixed scales"});
+  }
   RecordHeldForms(plan);
   TN_RETURN_IF_ERROR(context.Errors());
   for (const DeclaredCache& declared : context.caches) {

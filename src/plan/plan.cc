@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tenon/plan/phases.h"
+#include "tenon/registry/plugin_loader.h"
 
 namespace tenon {
 
@@ -20,6 +21,9 @@ Result<std::unique_ptr<PlannedModel>> PlanModel(const std::string& path, EngineO
   auto plan = std::make_unique<PlannedModel>();
   plan->options = std::move(options);
   TN_ASSIGN_OR_RETURN(plan->checkpoint, Checkpoint::Open(path));
+  // They may bring what the checkpoint names.
+  TN_RETURN_IF_ERROR(OpenPlugins(plan->options.custom_module_dirs, registry));
+  plan->plugin_backends = registry.AttentionBackends();
   TN_ASSIGN_OR_RETURN(const Identity identity, IdentityOf(*plan->checkpoint, registry), path);
   TN_RETURN_IF_ERROR(ResolveModel(identity, registry, *plan), path);
   TN_RETURN_IF_ERROR(ReadModelConfig(*plan), path);

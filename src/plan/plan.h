@@ -14,6 +14,8 @@
 #include "tenon/config/config_reader.h"
 #include "tenon/config/engine_options.h"
 #include "tenon/config/generation_config.h"
+#include "tenon/config/quant_rules.h"
+#include "tenon/modules/linear_method.h"
 #include "tenon/modules/model.h"
 #include "tenon/registry/resolution.h"
 
@@ -53,9 +55,12 @@ struct PlannedModel {
   std::unique_ptr<ConfigReader> reader;    // the record of what was read
   std::shared_ptr<const ModelConfig> config;
   GenerationConfig generation;
+  QuantRules quant;       // modules point at its schemes
   EngineOptions options;  // as resolved: what was set, then what the checkpoint's authors offer
   const KernelTable* kernels = nullptr;
+  std::vector<Registry::FoundEntry<AttentionBackendEntry>> plugin_backends;
   BackendTable backends;
+  LinearMethodTable linear_methods;
   std::unique_ptr<TensorIndex> index;
   std::unique_ptr<LoadContext> context;
   std::unique_ptr<Model> model;

@@ -8,6 +8,17 @@
 namespace tenon {
 namespace {
 
+void AddPluginBackends(PlannedModel& plan) {
+  for (const auto& [entry, provider] : plan.plugin_backends) {
+    const bool displaced = plan.backends.Add(entry->backend, entry->rows);
+    plan.context->Record({.field = "attention.backends",
+                          .requested = "",
+                          .resolved = std::string(entry->backend->name()),
+                          .by = provider,
+                          .why = displaced ? "in place of ours of that name" : "beside ours"});
+  }
+}
+
 // An unknown name is one mistake, not one for each layer.
 Status CheckBackendName(const Sourced<std::string>& wanted, const BackendTable& table) {
   if (EqualsIgnoreCase(wanted.value, "auto") || table.Find(wanted.value) != nullptr) return {};
@@ -148,7 +159,10 @@ Status PrepareContext(PlannedModel& plan) {
   context.options.headless = plan.resolution.headless;
   context.options.mla_context_chunk = options.mla_context_chunk.value;
   plan.backends = BuiltinBackends(*plan.kernels);
+  AddPluginBackends(plan);
   context.backends = &plan.backends;
+  plan.linear_methods = LinearMethodTable::Builtin();
+  context.linear_methods = &plan.linear_methods;
   TN_RETURN_IF_ERROR(CheckBackendName(options.attn_backend, plan.backends));
   context.container = plan.checkpoint->container();
   context.default_dtype = plan.config->stored_dtype.value.value_or(DType::kF32);

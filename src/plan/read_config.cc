@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "tenon/config/quant_config.h"
+#include "tenon/config/quant_rules.h"
 #include "tenon/plan/options.h"
 #include "tenon/plan/phases.h"
 
@@ -71,7 +71,7 @@ void LookInTextConfig(ConfigReader& reader) {
 }
 
 // Weights whose method cannot be computed are refused before anything is built on them.
-Status CheckQuantisation(const Checkpoint& checkpoint, ConfigReader& reader) {
+Result<QuantRules> ReadQuantisation(const Checkpoint& checkpoint, ConfigReader& reader) {
   constexpr std::string_view kSideFile = "hf_quant_config.json";
   Json side_file;
   if (checkpoint.HasFile(kSideFile)) {
@@ -80,7 +80,7 @@ Status CheckQuantisation(const Checkpoint& checkpoint, ConfigReader& reader) {
   }
   const QuantConfig config = ReadQuantConfig(reader, side_file.is_null() ? nullptr : &side_file);
   TN_RETURN_IF_ERROR(reader.status());
-  return config.Unsupported();
+  return ReadQuantRules(config);
 }
 
 // What the authors offer counts less than anything that was set.
@@ -109,7 +109,7 @@ Status ReadModelConfig(PlannedModel& plan) {
                       "config reader of the model_type");
   plan.reader = std::make_unique<ConfigReader>(std::move(source));
   LookInTextConfig(*plan.reader);
-  TN_RETURN_IF_ERROR(CheckQuantisation(*plan.checkpoint, *plan.reader));
+  TN_ASSIGN_OR_RETURN(plan.quant, ReadQuantisation(*plan.checkpoint, *plan.reader));
   plan.config = entry.read_config(*plan.reader, plan.checkpoint->container());
   TN_RETURN_IF_ERROR(plan.reader->status());
   return OfferGeneration(plan);

@@ -212,6 +212,24 @@ Result<std::vector<Registry::FoundEntry<TargetEntry>>> Registry::FindTargets(
   return found;
 }
 
+std::vector<Registry::FoundEntry<AttentionBackendEntry>> Registry::AttentionBackends() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<FoundEntry<AttentionBackendEntry>> found;
+  const Slots& slots = SlotsOf(SlotKind::kAttentionBackend);
+  const auto add = [&](const Record* record) {
+    for (const Registration& registration : record->log) {
+      if (registration.kind != SlotKind::kAttentionBackend) continue;
+      const auto slot = slots.find(registration.name);
+      if (slot == slots.end() || slot->second.entry != registration.entry) continue;
+      found.push_back({std::static_pointer_cast<const AttentionBackendEntry>(registration.entry),
+                       record->provider.name});
+    }
+  };
+  std::for_each(opened_builtins_.begin(), opened_builtins_.end(), add);
+  std::for_each(externals_.begin(), externals_.end(), add);
+  return found;
+}
+
 Result<std::string> Registry::ArchitectureOfGguf(std::string_view gguf_architecture,
                                                  const GgufMetadata& metadata) {
   const std::lock_guard lock(mutex_);

@@ -1,6 +1,6 @@
 // What providers register, one struct for each kind of slot: a model of an architecture, a vision
-// encoder, a draft builder, a reader of another model_type's config. Constant once registered;
-// shared, so that they outlive a rebuild of the registry.
+// encoder, a draft builder, a reader of another model_type's config, an attention backend. Constant
+// once registered; shared, so that they outlive a rebuild of the registry.
 #pragma once
 
 #include <functional>
@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tenon/attention/capability.h"
 #include "tenon/base/machine_profile.h"
 #include "tenon/checkpoint/checkpoint.h"
 #include "tenon/checkpoint/tensor_index.h"
@@ -26,8 +27,15 @@ std::string_view NameOf(ModelKind kind);
 
 // What a name may be registered for. Each kind has its own names: a model and a vision encoder of
 // one architecture are two slots, which two providers may hold.
-enum class SlotKind { kModel, kVisionEncoder, kDraftBuilder, kConfigReader, kTarget };
-inline constexpr int kSlotKinds = 5;
+enum class SlotKind {
+  kModel,
+  kVisionEncoder,
+  kDraftBuilder,
+  kConfigReader,
+  kTarget,
+  kAttentionBackend
+};
+inline constexpr int kSlotKinds = 6;
 std::string_view NameOf(SlotKind kind);
 
 // The values that a family would rather have than the engine's, where nobody set them. From the
@@ -94,6 +102,16 @@ struct ConfigReaderEntry {
   std::string architecture;  // that serves it where config.json names none
   // config.json -> the same facts in the keys of the architecture's family. Null: they are alike.
   std::function<Result<ConfigSource>(const Json& config)> translate = {};
+};
+
+// An attention backend beside the built-in ones, or in place of one of its name.
+struct AttentionBackendEntry {
+  static constexpr SlotKind kSlot = SlotKind::kAttentionBackend;
+  const std::string& slot() const { return name; }
+
+  std::string name;  // the backend's, in small letters: case does not matter
+  std::shared_ptr<const AttentionBackend> backend;
+  std::vector<KernelRow> rows;  // what its kernels declare, in the order of preference
 };
 
 }  // namespace tenon

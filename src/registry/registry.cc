@@ -35,6 +35,8 @@ std::string_view NameOf(SlotKind kind) {
       return "config reader";
     case SlotKind::kTarget:
       return "target";
+    case SlotKind::kAttentionBackend:
+      return "attention backend";
   }
   return "unknown";
 }
@@ -298,6 +300,21 @@ void Registrar::Add(ModelEntry entry) { AddAny(std::move(entry)); }
 void Registrar::Add(DraftBuilderEntry entry) { AddAny(std::move(entry)); }
 void Registrar::ConfigReader(ConfigReaderEntry entry) { AddAny(std::move(entry)); }
 void Registrar::Target(TargetEntry entry) { AddAny(std::move(entry)); }
+
+void Registrar::AttentionBackend(std::shared_ptr<const tenon::AttentionBackend> backend,
+                                 std::vector<KernelRow> rows) {
+  const std::string_view name = backend == nullptr ? "" : backend->name();
+  const bool named = !name.empty() && !EqualsIgnoreCase(name, "auto");
+  const bool own = std::all_of(rows.begin(), rows.end(),
+                               [&](const KernelRow& row) { return row.backend == name; });
+  if ((!named || rows.empty() || !own) && problem_.ok()) {
+    problem_ = Refused(fmt::format(
+        "it registers an attention backend '{}' with {} rows; fix: a name, and at least one row, "
+        "each of which has it",
+        name, rows.size()));
+  }
+  AddAny(AttentionBackendEntry{ToLowerAscii(name), std::move(backend), std::move(rows)});
+}
 
 void Registrar::Add(VisionEncoderEntry entry) {
   // By the provider's own record: one that lost the model's slot still brings its encoder.

@@ -59,6 +59,9 @@ class Registry {
   std::optional<FoundEntry<ConfigReaderEntry>> FindConfigReader(std::string_view model_type);
   // All targets for an architecture, in the order of registration.
   Result<std::vector<FoundEntry<TargetEntry>>> FindTargets(std::string_view architecture);
+  // Those that hold their names, in the order of their providers and registrations; of providers
+  // that are open.
+  std::vector<FoundEntry<AttentionBackendEntry>> AttentionBackends() const;
   // The Hugging Face architecture of a GGUF file.
   Result<std::string> ArchitectureOfGguf(std::string_view gguf_architecture,
                                          const GgufMetadata& metadata);
@@ -189,6 +192,9 @@ class Registrar {
   }
   void ConfigReader(ConfigReaderEntry entry);
   void Target(TargetEntry entry);
+  // rows: what its kernels declare; each names the backend.
+  void AttentionBackend(std::shared_ptr<const tenon::AttentionBackend> backend,
+                        std::vector<KernelRow> rows);
   // Names the Hugging Face architecture for a GGUF file of `gguf_architecture`.
   void Gguf(std::string gguf_architecture,
             std::function<Result<std::string>(const GgufMetadata&)> identity);

@@ -180,6 +180,23 @@ TEST(Resolve, BadValuesNameValueAllowedAndOrigin) {
                        "json = 'perhaps', must be true | false"));
 }
 
+// A plugin may bring a name that the table does not know: then the plan checks it.
+TEST(Resolve, BackendsOfPlugins) {
+  const auto with = [](std::vector<OptionSetting> settings) {
+    return Table().Resolve({.command = kRun, .command_line = std::move(settings)});
+  };
+  EXPECT_FALSE(with({{"attn-backend", "MINE"}}).ok());
+  for (const bool swapped : {false, true}) {
+    std::vector<OptionSetting> settings = {{"attn-backend", "MINE"},
+                                           {"custom-module-dirs", "a.so,b"}};
+    if (swapped) std::swap(settings[0], settings[1]);
+    const auto options = with(settings);
+    ASSERT_TRUE(options.ok()) << options.message();
+    EXPECT_EQ(options->attn_backend.value, "MINE");
+    EXPECT_EQ(options->custom_module_dirs.value, (std::vector<std::string>{"a.so", "b"}));
+  }
+}
+
 TEST(Resolve, HostileFiles) {
   for (const auto& [yaml, message] : std::vector<std::pair<std::string, const char*>>{
            {"threads: [1, 2]\n", "line 1: threads takes one value, not a list"},

@@ -50,15 +50,15 @@ TEST(QuantConfig, MethodsByNameAndByForm) {
 }
 
 TEST(QuantConfig, TheRefusalSaysWhatItIsAndWhatCanBe) {
-  ConfigReader reader(J(R"({"quantization_config": {"quant_method": "fp8", "fmt": "e4m3",
-      "activation_scheme": "dynamic", "weight_block_size": [128, 128]}})"));
+  ConfigReader reader(J(R"({"quantization_config": {"quant_method": "awq", "bits": 4,
+      "group_size": 128, "zero_point": true, "version": "gemm"}})"));
   const Status status = ReadQuantConfig(reader, nullptr).Unsupported();
   EXPECT_EQ(status.code(), StatusCode::kRefused);
   EXPECT_EQ(status.message(),
-            "quantisation method = fp8 (fp8, fmt e4m3, activation_scheme dynamic, "
-            "weight_block_size [128,128]), supports none and the block formats of GGUF files; set "
-            "by config.json: quantization_config; fix: use the checkpoint as it was before "
-            "quantisation, or a GGUF file of it");
+            "quantisation method = awq (awq, bits 4, group_size 128, version gemm, zero_point "
+            "true), supports none, fp8, compressed-tensors, modelopt and the block formats of GGUF "
+            "files; set by config.json: quantization_config; fix: use the checkpoint as it was "
+            "before quantisation, or a GGUF file of it");
 }
 
 TEST(QuantConfig, HostileSettingsAreOneError) {

@@ -1,5 +1,5 @@
-"""What a user gets: installs the build into an empty prefix, then configures, builds and runs examples/embed against it, with
-nothing else of this tree in sight."""
+"""What a user gets: installs the build into an empty prefix, then configures, builds and runs the examples against it, with
+nothing else of this tree in sight: a program of its own, a plugin with a model, a plugin with an attention backend."""
 import json
 import re
 import shutil
@@ -36,16 +36,50 @@ def wrong_ids(golden, output):
         yield f"greedy ids {got}, the golden has {expected[:sure]}"
 
 
-def step(arguments, problems):
-    result = subprocess.run([str(a) for a in arguments], capture_output=True, text=True)
+def wrong_logits(golden, got):
+    """The logits of all prompts of a golden, to 2e-4."""
+    for prompt in range(3):
+        expected = golden_tensor(golden, f"p{prompt}.logits")
+        values = golden_tensor(got, f"logits.{prompt}")
+        wrong = [(a, b) for a, b in zip(values, expected) if not abs(a - b) <= 2e-4 + 2e-4 * abs(b)]  # NaN is wrong too
+        if len(values) != len(expected) or wrong:
+            yield f"prompt {prompt}: {len(values)} logits, {len(expected)} in the golden; {len(wrong)} differ: {wrong[:3]}"
+
+
+def step(arguments, problems, stdin=None):
+    result = subprocess.run([str(a) for a in arguments], capture_output=True, text=True, input=stdin)
     if result.returncode != 0:
         lines = (result.stdout + result.stderr).strip().splitlines()
         problems.append(f"{' '.join(str(a) for a in arguments[:3])} ...: " + "\n  ".join(lines[-15:]))
     return result.stdout
 
 
+def plugins(prefix, example, work, build_example, problems):
+    """The plugins' examples: each is built, and bin/tenon reproduces the model's golden with it."""
+    for name in ("model", "backend"):
+        build_example(f"out_of_tree_{name}")
+    if problems:
+        return
+    model = example / "out_of_tree_model" / "golden"
+    golden, output = model / "golden.safetensors", work / "logits.safetensors"
+    lines = "".join(json.dumps({"ids": golden_tensor(golden, f"p{i}.input_ids")}) + "\n" for i in range(3))
+    logits = [prefix / "bin" / "tenon", "logits", model, "--compute", "fp32", "--jsonl", "-o", output]
+    aurora = ["--custom-module-dirs", work / "out_of_tree_model" / "aurora.so"]
+    loops = ["--custom-module-dirs", work / "out_of_tree_backend", "--attn-backend", "LOOPS"]
+    for options in (aurora, [*aurora, *loops, "--prefill-chunk", "7", "--page-tokens", "16"]):
+        output.unlink(missing_ok=True)
+        step([*logits, *options], problems, lines)
+        if not problems:
+            problems.extend(wrong_logits(golden, output))
+    without = subprocess.run([str(a) for a in logits], capture_output=True, text=True, input=lines)
+    if without.returncode != 3 or "'AuroraForCausalLM' is unknown" not in without.stderr:
+        problems.append(f"without the plugin: exit {without.returncode}, {without.stderr.strip()}")
+    step([work / "embed" / "embed", "--plugin", aurora[1], model, 2, 3, 4], problems)
+
+
 def out_of_tree(root, build):
-    """examples/embed builds against the installed package and reproduces a golden's greedy ids; bin/tenon runs."""
+    """The examples build against the installed package: embed reproduces a golden's greedy ids, the plugins the logits of a
+    model that the package does not know; bin/tenon runs."""
     work = build / "contracts" / "out_of_tree"
     shutil.rmtree(work, ignore_errors=True)
     prefix = work / "prefix"
@@ -53,6 +87,13 @@ def out_of_tree(root, build):
     compiler = flags_of(Commands(build).entries[0])[0]
     model = root / "tests" / "goldens" / "llama"
     golden = model / "golden.safetensors"
+
+    def build_example(name):
+        ccache = [f"-DCMAKE_CXX_COMPILER_LAUNCHER={shutil.which('ccache')}"] if shutil.which("ccache") else []
+        step(["cmake", "-G", "Ninja", "-S", root / "examples" / name, "-B", work / name, f"-DCMAKE_PREFIX_PATH={prefix}",
+              f"-DCMAKE_CXX_COMPILER={compiler}", "-DCMAKE_BUILD_TYPE=Release", *ccache], problems)
+        if not problems:
+            step(["cmake", "--build", work / name], problems)
 
     def run():
         step(["cmake", "--install", build, "--prefix", prefix], problems)
@@ -62,16 +103,13 @@ def out_of_tree(root, build):
         if (prefix / "include" / "tenon" / "kernels").exists():
             problems.append("the kernels' private headers are installed")
         step([prefix / "bin" / "tenon", "--version"], problems)
-        ccache = [f"-DCMAKE_CXX_COMPILER_LAUNCHER={shutil.which('ccache')}"] if shutil.which("ccache") else []
-        step(["cmake", "-G", "Ninja", "-S", root / "examples" / "embed", "-B", work / "build", f"-DCMAKE_PREFIX_PATH={prefix}",
-              f"-DCMAKE_CXX_COMPILER={compiler}", "-DCMAKE_BUILD_TYPE=Release", *ccache], problems)
-        if not problems:
-            step(["cmake", "--build", work / "build"], problems)
+        build_example("embed")
         if not problems:
             steps = len(golden_tensor(golden, "p1.greedy"))
             prompt = [str(i) for i in golden_tensor(golden, "p1.input_ids")]
-            output = step([work / "build" / "embed", model, steps, *prompt], problems)
+            output = step([work / "embed" / "embed", model, steps, *prompt], problems)
             problems.extend(wrong_ids(golden, output.strip().splitlines()[-1] if output.strip() else ""))
+            plugins(prefix, root / "examples", work, build_example, problems)
 
     run()
     yield from problems

@@ -8,7 +8,7 @@ import struct
 import subprocess
 import tempfile
 
-from out_of_tree import missing_headers, wrong_ids
+from out_of_tree import missing_headers, wrong_ids, wrong_logits
 
 # For each source-level rule: files that break it, one at a time.
 BREAKS = {
@@ -177,6 +177,17 @@ def out_of_tree(check, problems):
         for output in ("", "7", "7 8"):
             expect(list(wrong_ids(golden, output)), f"ids '{output}' instead of '7 9'", problems)
         problems.extend(wrong_ids(golden, "7 9"))
+        for values in ((2.0, -3.0), (2.0008, -3.0), (2.0, -3.0, 0.0), (2.0, float("nan"))):
+            for path, name in ((golden, "p{}.logits"), (root / "got.safetensors", "logits.{}")):
+                floats = [*values] if name.startswith("logits") else [2.0, -3.0]
+                size = 4 * len(floats)
+                header = {name.format(i): {"dtype": "F32", "shape": [len(floats)], "data_offsets": [size * i, size * (i + 1)]}
+                          for i in range(3)}
+                text = json.dumps(header).encode()
+                path.write_bytes(struct.pack("<Q", len(text)) + text + 3 * struct.pack(f"<{len(floats)}f", *floats))
+            noticed = list(wrong_logits(golden, root / "got.safetensors"))
+            if bool(noticed) != (values != (2.0, -3.0)):
+                problems.append(f"out-of-tree: logits {values}: {noticed or 'not noticed'}")
 
 
 BUILD_CASES = {f.__name__.replace("_", "-"): f

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <deque>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -33,6 +34,12 @@ class ModuleBench {
     tensors_.push_back(OutputTensor::Of(
         name, TensorView(dtype, shape, const_cast<std::byte*>(it->second.data()))));
   }
+  // The same with given bytes.
+  void PutBytes(const std::string& name, const Shape& shape, DType dtype,
+                std::vector<std::byte> bytes) {
+    std::vector<std::byte>& kept = bytes_.emplace_back(std::move(bytes));
+    tensors_.push_back(OutputTensor::Of(name, TensorView(dtype, shape, kept.data())));
+  }
   // The tensor's numbers, row by row.
   const std::vector<float>& Of(const std::string& name) const { return stored_.at(name).decoded; }
 
@@ -48,15 +55,23 @@ class ModuleBench {
   }
   LoadContext& OpenFile(const std::string& path) {
     checkpoint_ = OpenOrDie(path);
-    auto index = TensorIndex::Build(*checkpoint_, {});
+    auto index = TensorIndex::Build(*checkpoint_, names_);
     TN_CHECK(index.ok(), index.message().c_str());
     index_ = std::make_unique<TensorIndex>(*std::move(index));
     context_.index = index_.get();
     return context_;
   }
+  LoadedTensor LoadTensor(const std::string& name) const {
+    Result<LoadedTensor> tensor = tenon::LoadTensor(*checkpoint_, *index_->Find(name));
+    TN_CHECK(tensor.ok(), tensor.message().c_str());
+    return *std::move(tensor);
+  }
   Scope At(const std::string& path) { return {context_, path}; }
   LoadContext& context() { return context_; }
   const TensorIndex& index() const { return *index_; }
+
+  // The family's names; before Open.
+  NameTable& names() { return names_; }
 
   // The phases.
   Status Create() {
@@ -88,10 +103,12 @@ class ModuleBench {
 
   TempDir directory_;
   std::map<std::string, Weights> stored_;  // addresses are stable
+  std::deque<std::vector<std::byte>> bytes_;
   std::vector<OutputTensor> tensors_;
   std::unique_ptr<Checkpoint> checkpoint_;
   std::unique_ptr<TensorIndex> index_;
   PackedMatrices packed_;
+  NameTable names_;
   LoadContext context_;
 };
 

@@ -184,7 +184,8 @@ TEST(ShapeMode, EveryOpRecordsAndSeals) {
   for (const int64_t num_tokens : {0, 1, 6}) {
     Tape tape(test::Kernels());
     const auto matrix = [](int64_t rows, int64_t cols, DType dtype = DType::kQ8_0) {
-      return MatrixRef{nullptr, dtype, rows, cols, RowBytes(dtype, cols), nullptr};
+      return MatrixRef{
+          .dtype = dtype, .rows = rows, .cols = cols, .row_bytes = RowBytes(dtype, cols)};
     };
     const NormWeights norm;
     const MatrixRef table = matrix(100, 64);

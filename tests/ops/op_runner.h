@@ -149,7 +149,12 @@ inline std::vector<std::vector<float>> OverTeams(
 }
 
 inline MatrixRef RefTo(const Weights& w, const float* bias = nullptr) {
-  return {w.data(), w.dtype, w.rows, w.cols, w.row_bytes, bias};
+  return {.data = w.data(),
+          .dtype = w.dtype,
+          .rows = w.rows,
+          .cols = w.cols,
+          .row_bytes = w.row_bytes,
+          .bias = bias};
 }
 
 }  // namespace tenon::test

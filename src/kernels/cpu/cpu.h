@@ -7,6 +7,7 @@
 namespace tenon::TN_ISA {
 
 void AddMatmuls(MatmulKernels& matmul);
+void AddScaledMatmuls(MatmulKernels& matmul);
 void AddNorms(NormKernels& norm);
 void AddElementwise(ElementwiseKernels& elementwise);
 void AddRope(RopeKernels& rope);

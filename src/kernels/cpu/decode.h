@@ -18,6 +18,7 @@ struct DecodeF32 {
   TN_INLINE static void Run(const std::byte* p, F32* out) { out[0] = LoadAs<F32>(p); }
 };
 struct DecodeBf16 {
+  static constexpr bool kBf16 = true;
   static constexpr int64_t kElements = kLanes, kBytes = 2 * kLanes, kOne = 2;
   TN_INLINE static void Run(const std::byte* p, F32* out) { out[0] = FromBf16(LoadAs<Words16>(p)); }
 };

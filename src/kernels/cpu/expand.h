@@ -2,6 +2,7 @@
 // sources of instruction sets that have bf16. Thread-safe.
 #pragma once
 
+#include "tenon/kernels/cpu/codes.h"
 #include "tenon/kernels/cpu/decode.h"
 #include "tenon/kernels/cpu/expand_packed.h"
 #include "tenon/kernels/cpu/product.h"
@@ -12,28 +13,70 @@
 namespace tenon::TN_ISA {
 namespace {
 
-// Numbers [begin, begin + 32) of a stored row as bf16, sixteen pairs.
+TN_INLINE F32 PairsOf(F32 low, F32 high) {
+  return reinterpret_cast<F32>(
+      _mm512_cvtne2ps_pbh(reinterpret_cast<__m512>(high), reinterpret_cast<__m512>(low)));
+}
+
+// Sixteen rows of a weight; rows that are lacking repeat the last one. A form knows where numbers
+// [c, c + 32) of a row start, and gives numbers there as bf16, sixteen pairs.
 template <typename Decode>
-TN_INLINE F32 PairsOf(const std::byte* row, int64_t begin) {
-  if constexpr (Decode::kElements == kLanes) {  // elementwise
-    F32 low;
-    F32 high;
-    Decode::Run(row + begin * Decode::kOne, &low);
-    Decode::Run(row + (begin + kLanes) * Decode::kOne, &high);
-    return reinterpret_cast<F32>(
-        _mm512_cvtne2ps_pbh(reinterpret_cast<__m512>(high), reinterpret_cast<__m512>(low)));
-  } else {
-    static_assert(Decode::kElements == 32);
-    F32 values[2];
-    Decode::Run(row + begin / 32 * Decode::kBytes, values);
-    return reinterpret_cast<F32>(_mm512_cvtne2ps_pbh(reinterpret_cast<__m512>(values[1]),
-                                                     reinterpret_cast<__m512>(values[0])));
+struct StoredRows16 {
+  static constexpr int64_t kOne = Decode::kOne;  // bytes of a number; 0: of blocks, always whole
+  const std::byte* rows[kLanes];
+
+  TN_INLINE StoredRows16(const PanelArgs& a, int64_t row) {
+    for (int64_t r = 0; r < kLanes; ++r) {
+      rows[r] = a.w + (row + r < a.rows ? row + r : a.rows - 1) * a.row_bytes;
+    }
   }
-}
-template <>
-TN_INLINE F32 PairsOf<DecodeBf16>(const std::byte* row, int64_t begin) {
-  return LoadAs<F32>(row + 2 * begin);  // they are pairs already
-}
+  TN_INLINE const std::byte* At(int64_t r, int64_t c) const {
+    return rows[r] + (kOne > 0 ? c * kOne : c / 32 * Decode::kBytes);
+  }
+  TN_INLINE F32 Pairs(int64_t /*r*/, int64_t /*c*/, const std::byte* p) const {
+    if constexpr (requires { Decode::kBf16; }) {
+      return LoadAs<F32>(p);  // they are pairs already
+    } else if constexpr (Decode::kElements == kLanes) {
+      F32 low;
+      F32 high;
+      Decode::Run(p, &low);
+      Decode::Run(p + kLanes * kOne, &high);
+      return PairsOf(low, high);
+    } else {
+      static_assert(Decode::kElements == 32);
+      F32 values[2];
+      Decode::Run(p, values);
+      return PairsOf(values[0], values[1]);
+    }
+  }
+};
+
+// Codes with scales beside them, as a form of weights.
+template <typename Codes>
+struct Scaled {
+  static constexpr int64_t kElements = kLanes;
+  static constexpr bool kScaled = true;
+};
+template <typename Codes>
+struct StoredRows16<Scaled<Codes>> {
+  static constexpr int64_t kOne = 1;
+  const std::byte* rows[kLanes];
+  const float* scales[kLanes];
+  const int64_t scale_cols;
+
+  TN_INLINE StoredRows16(const PanelArgs& a, int64_t row) : scale_cols(a.scales.grid.cols) {
+    for (int64_t r = 0; r < kLanes; ++r) {
+      const int64_t at = row + r < a.rows ? row + r : a.rows - 1;
+      rows[r] = a.w + at * a.row_bytes;
+      scales[r] = a.scales.Row(at);
+    }
+  }
+  TN_INLINE const std::byte* At(int64_t r, int64_t c) const { return rows[r] + c; }
+  TN_INLINE F32 Pairs(int64_t r, int64_t c, const std::byte* p) const {
+    const F32 scale = All(scales[r][c / scale_cols] * Codes::kFactor);
+    return PairsOf(Codes::Numbers(p) * scale, Codes::Numbers(p + kLanes) * scale);
+  }
+};
 
 // Blocks of 256: decoded as a whole, 16 rows at a time.
 template <typename Decode>
@@ -50,9 +93,7 @@ void ExpandLarge(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, Pa
                         c / Decode::kElements * Decode::kBytes,
                     values);
         for (int64_t k = 0; k < Decode::kElements / 32; ++k) {
-          pairs[r][k] =
-              reinterpret_cast<F32>(_mm512_cvtne2ps_pbh(reinterpret_cast<__m512>(values[2 * k + 1]),
-                                                        reinterpret_cast<__m512>(values[2 * k])));
+          pairs[r][k] = PairsOf(values[2 * k], values[2 * k + 1]);
         }
       }
       for (int64_t k = 0; k < Decode::kElements / 32; ++k) {
@@ -66,32 +107,27 @@ void ExpandLarge(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, Pa
   }
 }
 
-template <typename Decode>
+template <typename Form>
 void ExpandSmall(const PanelArgs& a, int64_t row, int64_t begin, int64_t end, PanelLayout layout,
                  std::byte* panel) {
   auto* out = reinterpret_cast<float*>(panel);  // pairs, as bit patterns
   for (int64_t v = 0; v < layout.vectors; ++v) {
-    const std::byte* rows[kLanes];
-    for (int64_t r = 0; r < kLanes; ++r) {
-      const int64_t at = row + v * kLanes + r;
-      rows[r] = a.w + (at < a.rows ? at : a.rows - 1) * a.row_bytes;
-    }
+    const StoredRows16<Form> rows(a, row + v * kLanes);
     int64_t c = begin;
     for (; c + 32 <= end; c += 32) {
       F32 block[kLanes];
-      for (int64_t r = 0; r < kLanes; ++r) block[r] = PairsOf<Decode>(rows[r], c);
+      for (int64_t r = 0; r < kLanes; ++r) block[r] = rows.Pairs(r, c, rows.At(r, c));
       Transpose(block);
       float* to = out + (c - begin) / 2 * layout.pair + v * layout.vector;
       for (int64_t p = 0; p < kLanes; ++p) Store(to + p * layout.pair, block[p]);
     }
     if (c == end) continue;
-    if constexpr (Decode::kOne > 0) {  // block types have whole blocks
+    if constexpr (rows.kOne > 0) {  // block types have whole blocks
       F32 block[kLanes];
       for (int64_t r = 0; r < kLanes; ++r) {
-        alignas(64) std::byte rest[32 * Decode::kOne] = {};
-        __builtin_memcpy(rest, rows[r] + c * Decode::kOne,
-                         static_cast<size_t>((end - c) * Decode::kOne));
-        block[r] = PairsOf<Decode>(rest, 0);
+        alignas(64) std::byte rest[32 * rows.kOne] = {};
+        __builtin_memcpy(rest, rows.At(r, c), static_cast<size_t>((end - c) * rows.kOne));
+        block[r] = rows.Pairs(r, c, rest);
       }
       Transpose(block);
       float* to = out + (c - begin) / 2 * layout.pair + v * layout.vector;

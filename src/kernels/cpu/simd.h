@@ -149,6 +149,15 @@ TN_INLINE F32 FromBf16(Words16 bits) {
 TN_INLINE F32 FromF16(Words16 bits) {
 #if defined(__AVX512F__)
   return reinterpret_cast<F32>(_mm512_cvtph_ps(reinterpret_cast<__m256i>(bits)));
+#elif defined(__F16C__)
+  struct Words {
+    __m128i low, high;
+  };
+  struct Floats {
+    __m256 low, high;
+  };
+  const auto w = __builtin_bit_cast(Words, bits);
+  return __builtin_bit_cast(F32, Floats{_mm256_cvtph_ps(w.low), _mm256_cvtph_ps(w.high)});
 #else
   // Scaling by 2^112 moves the exponent, subnormals included; infinity and NaN get theirs.
   const I32 w = __builtin_convertvector(bits, I32);

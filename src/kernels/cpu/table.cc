@@ -15,6 +15,7 @@ const KernelTable& Kernels() {
     t.name = TN_QUOTE(TN_ISA);
     t.isa = Isa::TN_ISA_LEVEL;
     AddMatmuls(t.matmul);
+    AddScaledMatmuls(t.matmul);
     AddNorms(t.norm);
     AddElementwise(t.elementwise);
     AddRope(t.rope);
@@ -25,6 +26,8 @@ const KernelTable& Kernels() {
     AddBlockRows(t.matmul);
     AddKRows(t.matmul);
     AddBf16Rows(t.matmul);
+    AddF8Rows(t.matmul);
+    AddInt8Rows(t.matmul);
     AddPanels(t.matmul);
     AddPackWeights(t.matmul);
     AddPackedRows(t.matmul);

@@ -20,21 +20,50 @@ float Dot(const float* a, const float* b, int64_t n) {
   return sums[0];
 }
 
+// All tokens with row r, decoded [cols].
+void MultiplyRow(const MatmulKernelArgs& a, int64_t r, const float* row) {
+  const float bias = a.bias == nullptr ? 0.0f : a.bias[r];
+  for (int64_t t = 0; t < a.num_tokens; ++t) {
+    a.y[t * a.y_stride + r] = Dot(row, a.x + t * a.x_stride, a.cols) + bias;
+  }
+}
+
 template <DType kDType>
 void Matmul(const MatmulKernelArgs& a, int64_t row_begin, int64_t row_end, float* scratch) {
   const DecodeRowFn decode = DecoderOf(kDType);
   for (int64_t r = row_begin; r < row_end; ++r) {
     decode(a.w + r * a.row_bytes, a.cols, scratch);
-    const float bias = a.bias == nullptr ? 0.0f : a.bias[r];
-    for (int64_t t = 0; t < a.num_tokens; ++t) {
-      a.y[t * a.y_stride + r] = Dot(scratch, a.x + t * a.x_stride, a.cols) + bias;
-    }
+    MultiplyRow(a, r, scratch);
+  }
+}
+
+template <DType kDType>
+void DecodeCodes(const std::byte* row, int64_t cols, float* out) {
+  if constexpr (kDType == DType::kI8) {
+    for (int64_t c = 0; c < cols; ++c) out[c] = static_cast<float>(static_cast<int8_t>(row[c]));
+  } else {
+    DecoderOf(kDType)(row, cols, out);
+  }
+}
+
+template <DType kDType>
+void ScaledMatmul(const MatmulKernelArgs& a, int64_t row_begin, int64_t row_end, float* scratch) {
+  for (int64_t r = row_begin; r < row_end; ++r) {
+    DecodeCodes<kDType>(a.w + r * a.row_bytes, a.cols, scratch);
+    const float* scales = a.scales.Row(r);
+    for (int64_t c = 0; c < a.cols; ++c) scratch[c] *= scales[c / a.scales.grid.cols];
+    MultiplyRow(a, r, scratch);
   }
 }
 
 template <DType kDType>
 void AddMatmul(MatmulKernels& matmul, const char* name) {
   matmul.of[static_cast<int>(kDType)] = {Matmul<kDType>, name};
+}
+
+template <DType kDType>
+void AddScaled(MatmulKernels& matmul, const char* name) {
+  matmul.scaled[static_cast<int>(kDType)].fp32 = {ScaledMatmul<kDType>, name};
 }
 
 }  // namespace
@@ -52,6 +81,8 @@ void AddMatmuls(MatmulKernels& matmul) {
   AddMatmul<DType::kQ8_0>(matmul, "reference/matmul_q8_0");
   AddMatmul<DType::kQ6_K>(matmul, "reference/matmul_q6_k");
   AddMatmul<DType::kQ4_K>(matmul, "reference/matmul_q4_k");
+  AddScaled<DType::kF8E4M3>(matmul, "reference/matmul_f8_e4m3_scaled");
+  AddScaled<DType::kI8>(matmul, "reference/matmul_i8_scaled");
 }
 
 }  // namespace tenon::reference

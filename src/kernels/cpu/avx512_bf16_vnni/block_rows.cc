@@ -3,6 +3,7 @@
 // scales. The dot with the high bytes, times 256, is where that with the low bytes starts; so is
 // the -8 or -128 offset of the weights.
 #include "tenon/kernels/cpu/avx512_bf16_vnni/narrow.h"
+#include "tenon/kernels/cpu/avx512_bf16_vnni/quad_sums.h"
 #include "tenon/kernels/cpu/simd.h"
 #include "tenon/numeric/blocks/q4_0.h"
 #include "tenon/numeric/blocks/q4_1.h"
@@ -36,16 +37,6 @@ TN_INLINE __m512i LoadBytes(const std::byte* p, int64_t n) {
   if (n >= 64) return _mm512_loadu_si512(p);
   if (n <= 0) return _mm512_setzero_si512();
   return _mm512_maskz_loadu_epi8((uint64_t{1} << n) - 1, p);
-}
-// Element r of each 128-bit lane: the sum of that lane of v[r].
-TN_INLINE __m512i QuadSums(const __m512i* v) {
-  const auto pair = [](__m512i a, __m512i b) {
-    const __m512 x = _mm512_castsi512_ps(a);
-    const __m512 y = _mm512_castsi512_ps(b);
-    return _mm512_add_epi32(_mm512_castps_si512(_mm512_shuffle_ps(x, y, 0x88)),
-                            _mm512_castps_si512(_mm512_shuffle_ps(x, y, 0xDD)));
-  };
-  return pair(pair(v[0], v[1]), pair(v[2], v[3]));
 }
 // Word 4 b + r: block b's scale in row r, from the first registers of four rows.
 TN_INLINE __m512i QuadScales(__m512i table, const __m512i* first) {

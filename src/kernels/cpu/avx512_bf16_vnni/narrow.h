@@ -17,6 +17,8 @@ void AddPacking(MatmulKernels& matmul);
 void AddBlockRows(MatmulKernels& matmul);
 void AddKRows(MatmulKernels& matmul);
 void AddBf16Rows(MatmulKernels& matmul);
+void AddF8Rows(MatmulKernels& matmul);
+void AddInt8Rows(MatmulKernels& matmul);
 void AddPanels(MatmulKernels& matmul);
 void AddPackWeights(MatmulKernels& matmul);
 void AddPackedRows(MatmulKernels& matmul);

@@ -120,6 +120,38 @@ void PackIntegers(const float* x, int64_t cols, std::byte* packed) {
   }
 }
 
+void PackInt8Row(const float* x, int64_t cols, std::byte* packed) {
+  constexpr float kLeast = 0x1p-119f;  // what the inverse of the scale is finite for
+  const auto part = [&](int64_t begin) {
+    const int64_t n = cols - begin;
+    return reinterpret_cast<__m512>(n >= kLanes ? Load(x + begin)
+                                    : n <= 0    ? F32{}
+                                                : LoadFirst(x + begin, n));
+  };
+  __m512 tops = _mm512_setzero_ps();
+  __mmask16 not_finite = 0;
+  for (int64_t i = 0; i < cols; i += kLanes) {
+    const __m512 v = _mm512_abs_ps(part(i));
+    tops = _mm512_max_ps(tops, v);
+    not_finite |= _mm512_cmp_ps_mask(v, _mm512_set1_ps(__builtin_inff()), _CMP_NLT_UQ);
+  }
+  const float top = _mm512_reduce_max_ps(tops);
+  const bool zero = top < kLeast;
+  const __m512 inverse = _mm512_set1_ps(zero ? 0.0f : kInt8Top / top);
+  __m512i sums = _mm512_setzero_si512();
+  const int64_t padded = ActivationRowBytes(ActivationForm::kInt8Row, cols) - kInt8TailBytes;
+  for (int64_t i = 0; i < padded; i += kLanes) {
+    const __m512i integers = _mm512_cvtps_epi32(_mm512_mul_ps(part(i), inverse));
+    sums = _mm512_add_epi32(sums, integers);
+    _mm_store_si128(reinterpret_cast<__m128i*>(packed + i), _mm512_cvtepi32_epi8(integers));
+  }
+  const float scale = not_finite != 0 ? __builtin_nanf("") : zero ? 0.0f : top / kInt8Top;
+  const auto sum = static_cast<uint32_t>(_mm512_reduce_add_epi32(sums));
+  const auto tail = _mm_castps_si128(_mm_set_ss(scale));
+  _mm512_store_si512(packed + padded, _mm512_zextsi128_si512(_mm_insert_epi32(
+                                          tail, static_cast<int32_t>(sum * -128u), 1)));
+}
+
 TN_INLINE __m256i Bf16Of(F32 v) {
   return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(v)));
 }
@@ -172,6 +204,7 @@ void AddPacking(MatmulKernels& matmul) {
   add(ActivationForm::kNibbles, PackNibbles, TN_KERNEL_NAME("pack_int16"));
   add(ActivationForm::kBytes, PackBytes, TN_KERNEL_NAME("pack_int16"));
   add(ActivationForm::kIntegers, PackIntegers, TN_KERNEL_NAME("pack_int16"));
+  add(ActivationForm::kInt8Row, PackInt8Row, TN_KERNEL_NAME("pack_int8_row"));
   matmul.blocks = {{PackBlock, TN_KERNEL_NAME("pack_block")}, kBlockTokens, 2};
 }
 

@@ -39,6 +39,11 @@ void AddPacked(MatmulKernels& matmul, DType dtype, const char* name) {
   matmul.packed[static_cast<int>(dtype)].panels = {MultiplyPanel<Format>, name};
 }
 
+template <typename Codes>
+void AddScaled(MatmulKernels& matmul, DType dtype, const char* name) {
+  matmul.scaled[static_cast<int>(dtype)].panels = {MultiplyPanel<Scaled<Codes>>, name};
+}
+
 }  // namespace
 
 void AddPanels(MatmulKernels& matmul) {
@@ -50,6 +55,8 @@ void AddPanels(MatmulKernels& matmul) {
   Add<DecodeQ8_0>(matmul, DType::kQ8_0, TN_KERNEL_NAME("panels_q8_0"));
   Add<DecodeQ6K>(matmul, DType::kQ6_K, TN_KERNEL_NAME("panels_q6_k"));
   Add<DecodeQ4K>(matmul, DType::kQ4_K, TN_KERNEL_NAME("panels_q4_k"));
+  AddScaled<CodesF8E4M3>(matmul, DType::kF8E4M3, TN_KERNEL_NAME("panels_f8_e4m3_scaled"));
+  AddScaled<CodesI8>(matmul, DType::kI8, TN_KERNEL_NAME("panels_i8_scaled"));
   AddPacked<PackedQ4_0>(matmul, DType::kQ4_0, TN_KERNEL_NAME("packed_panels_q4_0"));
   AddPacked<PackedQ4_1>(matmul, DType::kQ4_1, TN_KERNEL_NAME("packed_panels_q4_1"));
   AddPacked<PackedQ8_0>(matmul, DType::kQ8_0, TN_KERNEL_NAME("packed_panels_q8_0"));

@@ -1,0 +1,2 @@
+int Needed();
+int Needed() { return 1; }

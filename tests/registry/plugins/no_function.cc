@@ -1,0 +1,3 @@
+#include "tenon/registry/plugin.h"
+
+TN_PLUGIN_NOTE(TN_PLUGIN_TAG);

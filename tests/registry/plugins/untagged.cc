@@ -1,0 +1,2 @@
+int NoPlugin();
+int NoPlugin() { return 0; }
