@@ -90,6 +90,9 @@ std::vector<Row> Identities() {
          EXPECT_EQ(plan.resolution.stated, "LlamaModel");
          EXPECT_EQ(plan.resolution.architecture, "LlamaForCausalLM");
          EXPECT_TRUE(plan.resolution.headless);
+         EXPECT_FALSE(plan.context->has_logits);
+         constexpr int64_t kLayer = 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 96 + 2 * 64;
+         EXPECT_EQ(plan.memory.weights_stored, 2 * (256 * 64 + 64 + 2 * kLayer)) << "no head";
          EXPECT_TRUE(HasStep(plan, "variant", "'LlamaModel' is its base"));
        }},
       {"arch_missing",
@@ -414,6 +417,9 @@ std::vector<Row> WeightsRows() {
       {.name = "bias_unused",
        .words = {"model.layers.0.self_attn.q_proj.bias", "does not use this tensor",
                  "--allow-downgrade weights.unused"}},
+      {.name = "quantised_missing_scale",
+       .words = {"model.layers.1.mlp.up_proj.weight: its scales are missing",
+                 "weight_scale_inv or weight_scale", "fp8, a scale per 128x128"}},
       {.name = "truncated_safetensors",
        .words = {"model.safetensors", "truncated", "download it again"}},
       {.name = "header_overflow",
@@ -435,6 +441,17 @@ TEST_P(WeightsFixtureTest, HasItsOutcome) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Weights, WeightsFixtureTest, testing::ValuesIn(WeightsRows()), NameOfRow);
+
+// Without files and without a word about it, what is assumed is told.
+TEST(ConfigRules, AnAssumedDtypeIsADecision) {
+  const auto plan = PlanEdited("dtype_null_plus_dtype", [](Json& c) { c.Set("dtype", Json()); });
+  ASSERT_TRUE(plan.ok()) << plan.message();
+  EXPECT_TRUE(HasDecision(**plan, "weights.dtype", "f32"));
+  const auto stated = PlanPath(ConfigPath("dtype_null_plus_dtype"));
+  ASSERT_TRUE(stated.ok()) << stated.message();
+  EXPECT_FALSE(HasDecision(**stated, "weights.dtype", ""));
+  EXPECT_EQ((*plan)->memory.weights_stored, 2 * (*stated)->memory.weights_stored);
+}
 
 // What the files hold counts, whatever the config says of it or does not.
 TEST(WeightsRules, TheFilesSayTheirDtype) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plan/edited.h"
+#include "plan/quantised.h"
 
 namespace tenon::test {
 
@@ -92,6 +93,13 @@ class WeightsFixture {
            index.Set("weight_map", std::move(map));
            dir_.Write(kWeightsIndex, index.Dump());
          }},
+        {"quantised_missing_scale",
+         [&] {
+           quantised_ = std::make_unique<QuantisedModel>("llama", [](std::string_view tensor) {
+             return IsProjection(tensor) ? Coded::kFp8Blocks : Coded::kNo;
+           });
+           quantised_->Drop("model.layers.1.mlp.up_proj.weight_scale_inv");
+         }},
         {"duplicate_tensor", [&] { WriteDuplicate(dir_); }},
         {"truncated_safetensors",
          [&] {
@@ -110,7 +118,13 @@ class WeightsFixture {
     recipe->second();
   }
 
-  std::string path() { return edited_ ? model_.path() : dir_.path(); }
+  std::string path() {
+    if (quantised_ != nullptr) {
+      return quantised_->path(
+          SettingsOf(R"({"quant_method": "fp8", "weight_block_size": [128, 128]})"));
+    }
+    return edited_ ? model_.path() : dir_.path();
+  }
 
  private:
   EditedModel& Edited() {
@@ -120,6 +134,7 @@ class WeightsFixture {
 
   EditedModel model_;
   bool edited_ = false;
+  std::unique_ptr<QuantisedModel> quantised_;
   TempDir dir_;
 };
 
