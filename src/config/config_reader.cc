@@ -84,15 +84,17 @@ struct ConfigReader::Access {
   // The alias that counts. Marks every alias of the key as looked at.
   static std::optional<Found> Find(ConfigReader& reader, const Keys& keys) {
     std::optional<Found> found;
-    for (const std::string& name : keys.names()) {
-      const Json* value = reader.node_->Find(name);
-      if (value == nullptr) continue;
-      reader.shared_->touched.insert(reader.prefix_ + name);
-      if (value->is_null()) continue;
-      if (!found) {
-        found = Found{value, reader.prefix_ + name, {}};
-      } else if (!(*value == *found->value)) {
-        found->note = fmt::format("{}{} = {} is not used", reader.prefix_, name, ValueText(*value));
+    for (const auto& [node, prefix] : reader.Places()) {
+      for (const std::string& name : keys.names()) {
+        const Json* value = node->Find(name);
+        if (value == nullptr) continue;
+        reader.shared_->touched.insert(prefix + name);
+        if (value->is_null()) continue;
+        if (!found) {
+          found = Found{value, prefix + name, {}};
+        } else if (!(*value == *found->value)) {
+          found->note = fmt::format("{}{} = {} is not used", prefix, name, ValueText(*value));
+        }
       }
     }
     return found;
@@ -402,10 +404,18 @@ Sourced<int64_t> ConfigReader::RequireChoice(const Keys& keys,
 
 bool ConfigReader::Has(const Keys& keys) const { return Peek(keys) != nullptr; }
 
+std::vector<std::pair<const Json*, std::string>> ConfigReader::Places() const {
+  std::vector<std::pair<const Json*, std::string>> places = {{node_, prefix_}};
+  if (inner_ != nullptr) places.emplace_back(inner_, inner_prefix_);
+  return places;
+}
+
 const Json* ConfigReader::Peek(const Keys& keys) const {
-  for (const std::string& name : keys.names()) {
-    const Json* value = node_->Find(name);
-    if (value != nullptr && !value->is_null()) return value;
+  for (const auto& [node, prefix] : Places()) {
+    for (const std::string& name : keys.names()) {
+      const Json* value = node->Find(name);
+      if (value != nullptr && !value->is_null()) return value;
+    }
   }
   return nullptr;
 }
@@ -437,14 +447,26 @@ ConfigReader ConfigReader::Nested(const Keys& keys) {
   return {shared_, &shared_->broken, found->path + "."};
 }
 
+void ConfigReader::AlsoLookIn(const Keys& keys) {
+  const std::optional<Access::Found> found = Access::Find(*this, keys);
+  if (!found || !found->value->is_object()) return;
+  shared_->opened.insert(found->path);
+  inner_ = found->value;
+  inner_prefix_ = found->path + ".";
+}
+
 std::vector<std::string> ConfigReader::MemberNames() const {
   std::vector<std::string> names;
-  for (const auto& [name, value] : node_->as_object()) names.push_back(name);
+  for (const auto& [node, prefix] : Places()) {
+    for (const auto& [name, value] : node->as_object()) names.push_back(name);
+  }
   return names;
 }
 
 void ConfigReader::Ignore(std::span<const char* const> patterns) {
-  for (const char* pattern : patterns) shared_->ignored.emplace_back(prefix_, pattern);
+  for (const auto& [node, prefix] : Places()) {
+    for (const char* pattern : patterns) shared_->ignored.emplace_back(prefix, pattern);
+  }
 }
 
 void ConfigReader::Error(const Keys& keys, std::string_view problem) {
@@ -485,9 +507,11 @@ Origin ConfigReader::RecordDefault(const Keys& keys, Json value) {
   return origin;
 }
 std::string ConfigReader::OriginText(const Keys& keys) const {
-  for (const std::string& name : keys.names()) {
-    const Json* value = node_->Find(name);
-    if (value != nullptr && !value->is_null()) return shared_->OriginText(prefix_ + name);
+  for (const auto& [node, prefix] : Places()) {
+    for (const std::string& name : keys.names()) {
+      const Json* value = node->Find(name);
+      if (value != nullptr && !value->is_null()) return shared_->OriginText(prefix + name);
+    }
   }
   return shared_->OriginText(Access::FirstPath(*this, keys));
 }

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tenon/base/json.h"
@@ -136,6 +137,9 @@ class ConfigReader {
   // A reader of an object inside this one (text_config, rope_scaling). Absent or null: of an empty
   // object. Its members are recorded and reported with their path.
   ConfigReader Nested(const Keys& keys);
+  // From now on keys that are absent or null here are read from this object inside, where wrappers
+  // of several modalities keep the language model's config. Nothing when it is no object.
+  void AlsoLookIn(const Keys& keys);
   // Names of the members of this object, in the file's order.
   std::vector<std::string> MemberNames() const;
   // Keys that have no meaning here and are no surprise; a `*` may stand at either end.
@@ -168,6 +172,8 @@ class ConfigReader {
   struct Access;  // the implementation, config_reader.cc
   friend struct Access;
   ConfigReader(std::shared_ptr<Shared> shared, const Json* node, std::string prefix);
+  // The objects that are searched, with their prefixes.
+  std::vector<std::pair<const Json*, std::string>> Places() const;
   Sourced<int64_t> RequireChoice(const Keys& keys, const std::vector<std::string>& names);
   template <typename E>
   static Json EnumNameOf(std::initializer_list<EnumName<E>> rows, E value) {
@@ -180,6 +186,9 @@ class ConfigReader {
   std::shared_ptr<Shared> shared_;
   const Json* node_;    // an object, within shared_
   std::string prefix_;  // "text_config."; "" at the root
+  // Where keys are looked for after node_; null: nowhere else.
+  const Json* inner_ = nullptr;
+  std::string inner_prefix_;
 };
 
 // Was this value unreadable, so that only a placeholder stands for it? A derived check then stays

@@ -227,7 +227,7 @@ void ReadIdentity(ConfigReader& reader, ModelConfig& config) {
   config.model_type = reader.String("model_type", "");
   config.architectures = reader.Strings("architectures", {});
   config.stored_dtype = {};
-  const Keys dtype_keys = {"torch_dtype", "dtype"};
+  const Keys dtype_keys = {"dtype", "torch_dtype"};
   const Sourced<std::optional<std::string>> dtype = reader.StringOrNull(dtype_keys);
   config.stored_dtype.origin = dtype.origin;
   if (dtype.value && *dtype.value != "auto") {

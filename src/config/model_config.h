@@ -60,7 +60,7 @@ struct SizeKey {
   std::optional<int64_t> fallback = {};
 };
 
-// model_type, architectures, stored dtype (torch_dtype or dtype); the keys that only Hugging Face's
+// model_type, architectures, stored dtype (dtype or torch_dtype); the keys that only Hugging Face's
 // own code uses are declared ignored.
 void ReadIdentity(ConfigReader& reader, ModelConfig& config);
 // Declares those keys ignored, also for a nested text_config.

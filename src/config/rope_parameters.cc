@@ -47,10 +47,14 @@ struct Source {
   const RopeSpec& spec;
 };
 
-// A key of the dictionary, or of the level above it, or the family's default.
-double FromEither(const Source& source, const char* key, const Keys& config_keys, double fallback,
-                  RealRange range) {
-  if (!source.dict.Has(key)) return source.config.Double(config_keys, fallback, range).value;
+// A key of the dictionary, or of the level above it, or the family's default. No default: required.
+double FromEither(const Source& source, const char* key, const Keys& config_keys,
+                  std::optional<double> fallback, RealRange range) {
+  if (!source.dict.Has(key)) {
+    return (fallback ? source.config.Double(config_keys, *fallback, range)
+                     : source.config.RequireDouble(config_keys, range))
+        .value;
+  }
   source.config.NotUsed(config_keys, source.dict.OriginText(key) + " counts");
   return source.dict.RequireDouble(key, range).value;
 }
@@ -160,23 +164,38 @@ void CheckAgainstHead(const Source& source, const RopeParameters& rope) {
   }
 }
 
+Sourced<RopeType> ReadTypeKey(ConfigReader& dict, const Keys& keys) {
+  return dict.Enum<RopeType>(keys,
+                             {{"default", RopeType::kDefault},
+                              {"linear", RopeType::kLinear},
+                              {"dynamic", RopeType::kDynamic},
+                              {"yarn", RopeType::kYarn},
+                              {"llama3", RopeType::kLlama3},
+                              {"longrope", RopeType::kLongrope},
+                              {"proportional", RopeType::kProportional},
+                              {"su", RopeType::kLongrope},     // Phi-3's first name for it
+                              {"mrope", RopeType::kDefault}},  // Qwen2-VL: mrope_section says it
+                             RopeType::kDefault);
+}
+
+// Files of several years carry both spellings. They may differ in words, not in meaning.
+RopeType ReadType(ConfigReader& dict) {
+  const Sourced<RopeType> type = ReadTypeKey(dict, {"rope_type", "type"});
+  if (!dict.Has("rope_type") || !dict.Has("type")) return type.value;
+  const Sourced<RopeType> other = ReadTypeKey(dict, "type");
+  if (IsPlaceholder(type.origin) || IsPlaceholder(other.origin) || type.value == other.value) {
+    return type.value;
+  }
+  dict.Error("rope_type", fmt::format("but type = {} (set by {}), must be the same",
+                                      dict.Peek("type")->Dump(), dict.OriginText("type")));
+  return RopeType::kDefault;  // so that the keys of one of them are not asked for
+}
+
 RopeParameters ReadDictionary(const Source& source) {
   ConfigReader& dict = source.dict;
   RopeParameters rope;
   dict.Ignore({"finetuned", "max_position_embeddings"});
-  rope.type =
-      dict.Enum<RopeType>({"rope_type", "type"},
-                          {{"default", RopeType::kDefault},
-                           {"linear", RopeType::kLinear},
-                           {"dynamic", RopeType::kDynamic},
-                           {"yarn", RopeType::kYarn},
-                           {"llama3", RopeType::kLlama3},
-                           {"longrope", RopeType::kLongrope},
-                           {"proportional", RopeType::kProportional},
-                           {"su", RopeType::kLongrope},     // Phi-3's first name for it
-                           {"mrope", RopeType::kDefault}},  // Qwen2-VL: mrope_section says it
-                          RopeType::kDefault)
-          .value;
+  rope.type = ReadType(dict);
   rope.theta =
       FromEither(source, "rope_theta", source.spec.theta_keys, source.spec.theta, kPositiveReal);
   rope.partial_rotary_factor =

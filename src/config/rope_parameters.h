@@ -59,7 +59,8 @@ struct RopeParameters {
 struct RopeSpec {
   int64_t head_dim = 0;      // of which partial_rotary_factor is a part; MLA: qk_rope_head_dim
   int64_t max_position = 0;  // max_position_embeddings
-  double theta = 10000;      // when no key says it
+  // When no key says it; none: a key is required. No number fits every family.
+  std::optional<double> theta = {};
   double partial_rotary_factor = 1;
   Keys theta_keys = "rope_theta";  // at the top level; the dictionary's own keys win
   Keys partial_keys = "partial_rotary_factor";

@@ -44,7 +44,9 @@ LmHead::LmHead(const Scope& scope, Embedding& embedding, bool tied, bool has_bia
 }
 
 bool LmHead::IsPresent(const LoadContext& context) const {
-  return context.index == nullptr ? !tied_ : context.index->Find(path() + ".weight") != nullptr;
+  // The configuration alone: a base model's files hold no head.
+  if (context.index == nullptr) return !tied_ && !context.options.headless;
+  return context.index->Find(path() + ".weight") != nullptr;
 }
 
 void LmHead::Quantise(Quantiser& quantiser) {

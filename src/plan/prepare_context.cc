@@ -186,7 +186,16 @@ Status PrepareContext(PlannedModel& plan) {
                     .by = "checkpoint",
                     .why = note});
   }
-  if (plan.checkpoint->tensors().empty()) return {};
+  if (plan.checkpoint->tensors().empty()) {
+    if (!plan.config->stored_dtype.value) {
+      context.Record({.field = "weights.dtype",
+                      .requested = "",
+                      .resolved = std::string(NameOf(context.default_dtype)),
+                      .by = "config",
+                      .why = "there are no weight files, and the config names no dtype"});
+    }
+    return {};
+  }
   const ModelEntry& entry = *plan.resolution.entry;
   NameTable names = entry.names(*plan.config, plan.checkpoint->container());
   if (plan.resolution.headless) {

@@ -59,6 +59,17 @@ Result<ConfigSource> SourceOf(const Checkpoint& checkpoint, const Resolution& re
                         entry.traits.gguf_keys);
 }
 
+// Where wrappers of several modalities keep the keys of their language model. A key of the top
+// counts more; a family with a wrapper of its own reads it as it likes.
+void LookInTextConfig(ConfigReader& reader) {
+  for (const char* key : {"text_config", "language_config", "llm_config"}) {
+    const Json* nested = reader.Peek(key);
+    if (nested == nullptr || !nested->is_object()) continue;
+    reader.AlsoLookIn(key);
+    return;
+  }
+}
+
 // Weights whose method cannot be computed are refused before anything is built on them.
 Result<QuantRules> ReadQuantisation(const Checkpoint& checkpoint, ConfigReader& reader) {
   constexpr std::string_view kSideFile = "hf_quant_config.json";
@@ -97,6 +108,7 @@ Status ReadModelConfig(PlannedModel& plan) {
   TN_ASSIGN_OR_RETURN(ConfigSource source, SourceOf(*plan.checkpoint, plan.resolution),
                       "config reader of the model_type");
   plan.reader = std::make_unique<ConfigReader>(std::move(source));
+  LookInTextConfig(*plan.reader);
   TN_ASSIGN_OR_RETURN(plan.quant, ReadQuantisation(*plan.checkpoint, *plan.reader));
   plan.config = entry.read_config(*plan.reader, plan.checkpoint->container());
   TN_RETURN_IF_ERROR(plan.reader->status());

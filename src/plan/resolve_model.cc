@@ -15,7 +15,9 @@ Status ResolveModel(const Identity& identity, Registry& registry, PlannedModel& 
   ResolveOptions options;
   options.mm_encoder_only = plan.options.mm_encoder_only.value;
   options.targets = TargetModeOf(plan.options);
-  TN_ASSIGN_OR_RETURN(plan.resolution, Resolve(identity, registry, options));
+  // The registry knows names, not where they stand.
+  TN_ASSIGN_OR_RETURN(plan.resolution, Resolve(identity, registry, options),
+                      fmt::format("as {} names it", identity.source));
   plan.registrations = registry.notes();
   return {};
 }

@@ -88,9 +88,9 @@ Status Registry::UnknownArchitecture(std::string_view architecture) const {
       if (registration.name == architecture) return record->failure;
     }
   }
-  return Refused(fmt::format("architecture '{}' is unknown{}; `tenon models` lists what is served",
-                             Printable(architecture, kLongestName),
-                             DidYouMean(architecture, KnownArchitectures())));
+  return Refused(fmt::format(
+      "architecture '{}' is unknown{}; fix: correct the name, `tenon models` lists what is served",
+      Printable(architecture, kLongestName), DidYouMean(architecture, KnownArchitectures())));
 }
 
 Status Registry::CheckServed(const ArchitectureRow& row) const {

@@ -43,6 +43,14 @@ bool Matches(const ListedModel& model, const std::string& name) {
 
 std::string YesNo(bool yes) { return yes ? "yes" : ""; }
 
+// A model_type beside the usual one.
+bool HasOtherType(const Registry& registry, std::string_view architecture, std::string_view name) {
+  const auto rows = registry.index().model_types;
+  return std::any_of(rows.begin(), rows.end(), [&](const ModelTypeRow& row) {
+    return row.architecture == architecture && EqualsIgnoreCase(row.model_type, name);
+  });
+}
+
 }  // namespace
 
 std::vector<ListedModel> ListModels(const Registry& registry) {
@@ -75,9 +83,14 @@ Result<std::vector<ListedModel>> ListModels(const Registry& registry, const std:
     known.push_back(model.architecture);
     known.push_back(model.family);
     known.push_back(model.model_type);
-    if (Matches(model, name)) found.push_back(std::move(model));
+    if (Matches(model, name) || HasOtherType(registry, model.architecture, name)) {
+      found.push_back(std::move(model));
+    }
   }
   if (found.empty()) {
+    for (const ModelTypeRow& row : registry.index().model_types) {
+      known.emplace_back(row.model_type);
+    }
     std::sort(known.begin(), known.end());
     known.erase(std::unique(known.begin(), known.end()), known.end());
     const std::vector<std::string> near = NearNames(name, known);

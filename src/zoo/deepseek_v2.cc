@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "tenon/config/mla_sizes.h"
 #include "tenon/modules/embedding.h"
 #include "tenon/modules/mla.h"
 #include "tenon/modules/mlp.h"
@@ -39,7 +40,7 @@ struct DeepseekV2Config : ModelConfig {
     attention_bias = reader.Bool("attention_bias", false).value;
     ReadMla(reader);
     ReadExperts(reader);
-    ReadRope(reader, *this, {.head_dim = mla.qk_rope_head_dim});
+    ReadRope(reader, *this, {.head_dim = mla.qk_rope_head_dim, .theta = 10000});
     // head_dim and num_key_value_heads are left-overs of the base class; the reference overrides
     // norm_topk_prob.
     reader.Ignore({"head_dim", "num_key_value_heads", "norm_topk_prob", "scoring_func",
@@ -48,22 +49,12 @@ struct DeepseekV2Config : ModelConfig {
   }
 
   void ReadMla(ConfigReader& reader) {
-    mla.q_lora_rank = reader.IntOrNull("q_lora_rank", kNonNegative).value.value_or(0);
-    mla.kv_lora_rank = reader.RequireInt("kv_lora_rank", kHeadCount).value;
-    mla.qk_nope_head_dim = reader.RequireInt("qk_nope_head_dim", kHeadCount).value;
-    mla.qk_rope_head_dim =
-        reader.RequireInt("qk_rope_head_dim", {.low = 0, .high = kHeadCount.high}).value;
-    mla.v_head_dim = reader.RequireInt("v_head_dim", kHeadCount).value;
-    if (mla.qk_rope_head_dim % 2 != 0) reader.Error("qk_rope_head_dim", "must be even");
-    kv_heads = heads;
-    const int64_t widest = std::max(mla.qk_nope_head_dim + mla.qk_rope_head_dim,
-                                    std::max(mla.v_head_dim, mla.kv_lora_rank));
-    if (heads.value[0] * widest > kPositive.high) {
-      reader.Error("num_attention_heads", "times the width of a head must be at most 2147483647");
-    }
-    const int64_t width = mla.qk_nope_head_dim + mla.qk_rope_head_dim;
-    head_dim = {PerLayer<int64_t>(width),
-                reader.RecordDerived("qk_head_dim", width, "qk_nope_head_dim + qk_rope_head_dim")};
+    const MlaSizes sizes = ReadMlaSizes(reader, *this);
+    mla = {.q_lora_rank = sizes.q_lora_rank,
+           .kv_lora_rank = sizes.kv_lora_rank,
+           .qk_nope_head_dim = sizes.qk_nope_head_dim,
+           .qk_rope_head_dim = sizes.qk_rope_head_dim,
+           .v_head_dim = sizes.v_head_dim};
   }
 
   void ReadExperts(ConfigReader& reader) {
@@ -229,9 +220,10 @@ class DeepseekV2ForCausalLM final : public Model {
 }  // namespace
 
 Status RegisterDeepseekV2(Registrar& registrar) {
-  registrar.Model<DeepseekV2ForCausalLM>(
-      "DeepseekV2ForCausalLM", ModelKind::kCausalLm,
-      {.model_type = "deepseek_v2", .skippable = {"*.rotary_emb.inv_freq"}, .base_prefix = "model."});
+  registrar.Model<DeepseekV2ForCausalLM>("DeepseekV2ForCausalLM", ModelKind::kCausalLm,
+                                         {.model_type = "deepseek_v2",
+                                          .skippable = {"*.rotary_emb.inv_freq"},
+                                          .base_prefix = "model."});
   return {};
 }
 

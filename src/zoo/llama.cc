@@ -26,7 +26,7 @@ struct LlamaConfig : ModelConfig {
     ReadMlp(reader, *this, {.default_activation = Activation::kSilu});
     ReadNormEps(reader, *this, "rms_norm_eps", 1e-6);
     ReadTokens(reader, *this);
-    ReadRope(reader, *this);
+    ReadRope(reader, *this, {.theta = 10000});
     attention_bias = reader.Bool("attention_bias", false).value;
     mlp_bias = reader.Bool("mlp_bias", false).value;
     reader.Ignore({"rope_interleaved", "pretraining_tp", "is_llama_config"});

@@ -111,6 +111,33 @@ TEST(ConfigReader, NestedReadersShareRecordAndPaths) {
   EXPECT_EQ(reader.Nested("rope_scaling").Int("factor", 3).value, 3);
 }
 
+TEST(ConfigReader, KeysOfTheTopThenOfTheObjectInside) {
+  ConfigReader reader(J(R"({"a": 1, "b": null, "same": 3, "eps_dropout": 0,
+      "inner": {"a": 2, "b": 5, "c": {"d": 7}, "same": 3, "x_dropout": 0, "left": 1}})"));
+  reader.AlsoLookIn("inner");
+  reader.Ignore({"*_dropout"});
+  EXPECT_EQ(reader.Int("a", 0).value, 1);
+  const Sourced<int64_t> b = reader.RequireInt("b");
+  EXPECT_EQ(b.value, 5);
+  EXPECT_EQ(b.origin.Text(), "config.json: inner.b");
+  EXPECT_TRUE(reader.Has("c"));
+  EXPECT_EQ(reader.Nested("c").RequireInt("d").origin.Text(), "config.json: inner.c.d");
+  EXPECT_EQ(reader.Int("same", 0).value, 3);
+  EXPECT_EQ(reader.UnreadKeys(), std::vector<std::string>{"inner.left"});
+  reader.RequireInt("lift");
+  EXPECT_TRUE(Contains(reader.status().message(), "there is left")) << reader.status().message();
+  // What was passed over is in the record.
+  EXPECT_TRUE(Contains(reader.ToJson().Dump(), "inner.a = 2 is not used"));
+}
+
+TEST(ConfigReader, NoObjectInsideChangesNothing) {
+  ConfigReader reader(J(R"({"inner": 3})"));
+  reader.AlsoLookIn("inner");
+  reader.AlsoLookIn("absent");
+  EXPECT_EQ(reader.Int("a", 4).value, 4);
+  EXPECT_TRUE(reader.ok());
+}
+
 TEST(ConfigReader, ABrokenObjectIsOneError) {
   ConfigReader reader(J(R"({"text_config": [1]})"));
   ConfigReader text = reader.Nested("text_config");

@@ -25,7 +25,7 @@ struct LlamaLikeConfig : ModelConfig {
     ReadSizes(reader, *this);
     ReadAttentionGeometry(reader, *this);
     ReadMaxPosition(reader, *this, {"max_position_embeddings", 2048});
-    ReadRope(reader, *this);
+    ReadRope(reader, *this, {.theta = 10000});
     ReadMlp(reader, *this);
     ReadNormEps(reader, *this, "rms_norm_eps", 1e-6);
     ReadTokens(reader, *this);
@@ -132,6 +132,19 @@ TEST(ModelConfig, NestedTextConfigAndFamilyDefaults) {
   EXPECT_EQ(config.layers.origin.Text(), "config.json: text_config.num_hidden_layers");
 }
 
+TEST(ModelConfig, TheFirstDtypeThatIsNotNullCounts) {
+  for (const char* text :
+       {R"({"torch_dtype": null, "dtype": "bfloat16"})",
+        R"({"torch_dtype": "bfloat16", "dtype": null})",
+        R"({"torch_dtype": "float32", "dtype": "bfloat16"})", R"({"dtype": "torch.bfloat16"})"}) {
+    ConfigReader reader(J(text));
+    ModelConfig config;
+    ReadIdentity(reader, config);
+    EXPECT_TRUE(reader.ok()) << reader.status().message();
+    EXPECT_EQ(config.stored_dtype.value, DType::kBF16) << text;
+  }
+}
+
 TEST(ModelConfig, AnotherFamilysNames) {
   ConfigReader reader(J(R"({"architectures": ["T5ForConditionalGeneration"], "bos_token_id": 1,
     "d_ff": 80, "d_kv": 20, "d_model": 48, "decoder_start_token_id": 0, "dropout_rate": 0.1,
@@ -167,7 +180,7 @@ TEST(ModelConfig, GeometryPerLayer) {
   EXPECT_EQ(config.intermediate.value[1], 20);
   // One rope cannot serve two head sizes.
   ReadMaxPosition(reader, config);
-  ReadRope(reader, config);
+  ReadRope(reader, config, {.theta = 10000});
   EXPECT_TRUE(Contains(reader.status().message(), "head_dim differs by layer"))
       << reader.status().message();
 }

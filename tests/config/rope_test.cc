@@ -17,6 +17,7 @@ RopeSpec Spec(int64_t head_dim, int64_t max_position) {
   RopeSpec spec;
   spec.head_dim = head_dim;
   spec.max_position = max_position;
+  spec.theta = 10000;
   return spec;
 }
 
@@ -333,6 +334,38 @@ TEST(RopeForms, NamesAndDefaults) {
                  Spec(2, 8))
                 .type,
             RopeType::kLongrope);
+}
+
+// Files of several years carry both spellings of the type.
+TEST(RopeForms, BothSpellingsOfTheTypeMustAgree) {
+  EXPECT_EQ(Read(R"({"rope_scaling": {"type": "linear", "rope_type": "linear", "factor": 4}})",
+                 Spec(16, 8))
+                .type,
+            RopeType::kLinear);
+  EXPECT_EQ(
+      Read(R"({"rope_scaling": {"type": "mrope", "rope_type": "default"}})", Spec(16, 8)).type,
+      RopeType::kDefault)
+      << "two words for one thing";
+  for (const char* config :
+       {R"({"rope_scaling": {"type": "linear", "rope_type": "yarn", "factor": 4}})",
+        R"({"rope_parameters": {"type": "yarn", "rope_type": "default"}})"}) {
+    ConfigReader reader(J(config));
+    ReadRope(reader, Spec(16, 8));
+    EXPECT_TRUE(Contains(reader.status().message(), "must be the same")) << config;
+    EXPECT_FALSE(Contains(reader.status().message(), "problems")) << reader.status().message();
+  }
+}
+
+// A wrong base gives fluent nonsense: a family that states none needs the key.
+TEST(RopeForms, ThetaIsRequiredWithoutADefault) {
+  RopeSpec spec = Spec(16, 8);
+  spec.theta.reset();
+  ConfigReader reader(J("{}"));
+  ReadRope(reader, spec);
+  EXPECT_TRUE(Contains(reader.status().message(), "config.json: rope_theta is missing; fix: add"))
+      << reader.status().message();
+  EXPECT_EQ(Read(R"({"rope_theta": 7.0})", spec).theta, 7);
+  EXPECT_EQ(Read(R"({"rope_parameters": {"rope_theta": 7.0}})", spec).theta, 7);
 }
 
 TEST(RopeForms, TheDictionarysThetaWinsAndTheOtherIsNoted) {
