@@ -57,8 +57,11 @@ class Packer {
 }  // namespace
 
 Result<Buffer> LoadWeights(PlannedModel& plan, ThreadTeam& team) {
-  TN_ASSIGN_OR_RETURN(Buffer memory, Buffer::AllocateForStreams(PackedTotalOf(*plan.context).bytes,
-                                                                "packed weights"));
+  const int64_t packed_bytes = PackedTotalOf(*plan.context).bytes;
+  Buffer memory;
+  if (packed_bytes > 0) {
+    TN_ASSIGN_OR_RETURN(memory, Buffer::AllocateForStreams(packed_bytes, "packed weights"));
+  }
   Packer packer(*plan.kernels, team, memory.data());
   for (Module* module : plan.context->modules) {
     for (Parameter& parameter : module->parameters()) {
