@@ -6,19 +6,20 @@
 
 namespace tenon {
 
-Linear::Linear(const Scope& scope, int64_t in, int64_t out, bool has_bias, LinearShare share)
+Linear::Linear(const Scope& scope, int64_t in, int64_t out, bool has_bias,
+               const LinearDivision& division)
     : Linear(scope.Parent(), scope.name(), in, {{std::string(scope.name()), out, has_bias}},
-             share) {}
+             division) {}
 
 Linear::Linear(const Scope& parent, std::string_view fused_name, int64_t in,
-               std::vector<Segment> segments, LinearShare share)
+               std::vector<Segment> segments, const LinearDivision& division)
     : Module(parent / fused_name),
       in_(in),
       segments_(std::move(segments)),
       weights_(segments_.size()),
       biases_(segments_.size()),
       matrices_(segments_.size()) {
-  Divide(parent, share);
+  Divide(parent, division);
   for (size_t i = 0; i < segments_.size(); ++i) {
     weights_[i].path = (parent / segments_[i].name).path();
     weights_[i].rows = segments_[i].rows;
@@ -27,8 +28,10 @@ Linear::Linear(const Scope& parent, std::string_view fused_name, int64_t in,
   }
 }
 
-void Linear::Divide(const Scope& parent, LinearShare share) {
-  const ParallelMapping& mapping = parent.context().options.mapping;
+void Linear::Divide(const Scope& parent, const LinearDivision& division) {
+  const LinearShare share = division.share;
+  const ParallelMapping& mapping =
+      division.among != nullptr ? *division.among : parent.context().options.mapping;
   if (mapping.tp == 1 || share == LinearShare::kWhole) return;
   if (share == LinearShare::kColumns) {
     Share columns;

@@ -23,15 +23,21 @@ enum class LinearShare {
   kColumns,  // its columns: the input is its own, results are summed up ("row parallel"); the bias
              // counts on the first rank
 };
+struct LinearDivision {
+  LinearDivision(LinearShare how) : share(how) {}  // NOLINT(google-explicit-constructor)
+  LinearDivision(LinearShare how, const ParallelMapping* others) : share(how), among(others) {}
+  LinearShare share;
+  const ParallelMapping* among = nullptr;  // null: the world of the context
+};
 
 class Linear : public Module {
  public:
   // One matrix under the scope's own name.
   Linear(const Scope& scope, int64_t in, int64_t out, bool has_bias = false,
-         LinearShare share = LinearShare::kWhole);
+         const LinearDivision& division = LinearShare::kWhole);
   // Several matrices, children of `parent`.
   Linear(const Scope& parent, std::string_view fused_name, int64_t in,
-         std::vector<Segment> segments, LinearShare share = LinearShare::kWhole);
+         std::vector<Segment> segments, const LinearDivision& division = LinearShare::kWhole);
 
   // Activations stay fp32 whatever the options say: routers, whose small differences decide. Before
   // CreateWeights.
@@ -54,7 +60,7 @@ class Linear : public Module {
   int64_t in() const { return in_; }
 
  private:
-  void Divide(const Scope& parent, LinearShare share);
+  void Divide(const Scope& parent, const LinearDivision& division);
   // What products read of segment i: no addresses before loading.
   MatrixRef MatrixOfSegment(size_t i) const;
 

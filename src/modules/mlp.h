@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tenon/modules/linear.h"
+#include "tenon/modules/residual.h"
 #include "tenon/ops/activation.h"
 #include "tenon/ops/gated_feed_forward.h"
 
@@ -21,20 +22,26 @@ struct MlpOptions {
 
 class GatedMlp {
  public:
-  GatedMlp(const Scope& scope, const MlpOptions& options)
+  // among: whose share of the intermediate width this is; null: the world of the context.
+  GatedMlp(const Scope& scope, const MlpOptions& options, const ParallelMapping* among = nullptr)
       : activation_(options.activation),
         gate_up_(scope, "gate_up_proj", options.hidden,
                  {{options.gate, options.intermediate, options.has_bias},
                   {options.up, options.intermediate, options.has_bias}},
-                 LinearShare::kRows),
+                 {LinearShare::kRows, among}),
         down_(scope / options.down, options.intermediate, options.hidden, options.has_bias,
-              LinearShare::kColumns) {}
+              {LinearShare::kColumns, among}) {}
 
   // x [num_tokens, hidden] -> the same shape.
   Value operator()(Forward& pass, const Value& x) const {
-    return GatedFeedForward(pass.tape(), activation_,
-                            {gate_up_.matrices().first<2>(), down_.matrices().first<1>()}, x);
+    return GatedFeedForward(pass.tape(), activation_, {gate_up(), down()}, x);
   }
+  void AddTo(Forward& pass, const Value& x, Residual& residual) const {
+    residual.Add((*this)(pass, x));
+  }
+
+  std::span<const MatrixRef, 2> gate_up() const { return gate_up_.matrices().first<2>(); }
+  std::span<const MatrixRef, 1> down() const { return down_.matrices().first<1>(); }
 
  private:
   Activation activation_;

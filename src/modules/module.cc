@@ -172,16 +172,20 @@ void Parameter::SetPacked(const std::byte* packed) {
 Status Parameter::Load(const Checkpoint& checkpoint) {
   TN_CHECK(source_ != nullptr, "declared parameters have a source");
   if (loaded()) return {};  // while it was constructed
-  TN_CHECK(part_.rows.is_whole() && part_.cols.is_whole(), "only a world of one loads");
   TN_ASSIGN_OR_RETURN(LoadedTensor loaded, LoadTensor(checkpoint, *source_), "loading " + path_);
-  if (form_ == Form::kFloat32 && stored_dtype_ != DType::kF32) {
+  if (form_ == Form::kFloat32 && (stored_dtype_ != DType::kF32 || !part_.cols.is_whole())) {
     TN_ASSIGN_OR_RETURN(buffer_, Buffer::Allocate(shape_.elements() * 4, path_.c_str()));
-    DecoderOf(stored_dtype_)(loaded.view.data(), shape_.elements(),
-                             reinterpret_cast<float*>(buffer_.data()));
+    auto* out = reinterpret_cast<float*>(buffer_.data());
+    const int64_t width = shape_.rank() == 0 ? 1 : shape_.dim(-1);
+    for (int64_t r = 0; r < shape_.rows(); ++r) {
+      DecoderOf(stored_dtype_)(loaded.view.data() + part_offset() + r * stored_row_stride(), width,
+                               out + r * width);
+    }
     view_ = TensorView(DType::kF32, shape_, buffer_.data());
     return {};
   }
-  view_ = loaded.view.Reshape(shape_);
+  // The rows of a share of the columns lie apart: readers go by stored_row_stride.
+  view_ = TensorView(stored_dtype_, shape_, loaded.view.data() + part_offset());
   owner_ = std::move(loaded.owner);
   file_ = loaded.file;
   return {};
@@ -243,12 +247,23 @@ int64_t PackingWindowBytes(const LoadContext& context) {
   return std::min(all, 2 * (kPackBatchBytes + largest));
 }
 
+int64_t Parameter::stored_row_stride() const {
+  const Shape full = part_.Full();
+  return RowBytes(stored_dtype_, full.rank() == 0 ? 1 : full.dim(-1));
+}
+
+int64_t Parameter::part_offset() const {
+  return part_.rows.begin * stored_row_stride() + RowBytes(stored_dtype_, part_.cols.begin);
+}
+
 MatrixRef MetaRowsOf(const Parameter& parameter) {
   MatrixRef matrix;
   matrix.dtype = parameter.dtype();
   matrix.rows = parameter.shape().rows();
   matrix.cols = parameter.shape().dim(-1);
-  matrix.row_bytes = RowBytes(matrix.dtype, matrix.cols);
+  matrix.row_bytes = parameter.form() == Parameter::Form::kFloat32
+                         ? RowBytes(matrix.dtype, matrix.cols)
+                         : parameter.stored_row_stride();
   matrix.compute = parameter.compute();
   return matrix;
 }

@@ -34,6 +34,7 @@ class Parameter {
   const std::string& path() const { return path_; }  // canonical name
   const Shape& shape() const { return shape_; }
   const PartShape& part() const { return part_; }  // which part of the stored tensor that is
+  int64_t stored_row_stride() const;               // bytes between its rows as they are stored
   Form form() const { return form_; }
   DType dtype() const { return form_ == Form::kFloat32 ? DType::kF32 : stored_dtype_; }
   DType stored_dtype() const { return stored_dtype_; }
@@ -77,6 +78,7 @@ class Parameter {
 
  private:
   void RequireNumbers() const;  // throws MetaError
+  int64_t part_offset() const;  // bytes, from the stored tensor's first
   // Why the stored type will not do, with the fix; empty: it does.
   std::string ProblemWith(DType dtype) const;
   int64_t BytesAs(DType dtype) const {

@@ -179,6 +179,7 @@ Status PrepareContext(PlannedModel& plan) {
   context.container = plan.checkpoint->container();
   context.default_dtype = plan.config->stored_dtype.value.value_or(DType::kF32);
   plan.threads = static_cast<int>(options.threads.value.value_or(context.machine.cores));
+  context.options.threads = plan.threads;
   for (const std::string& note : plan.checkpoint->notes()) {
     context.Record({.field = "checkpoint",
                     .requested = "",

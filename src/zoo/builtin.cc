@@ -35,6 +35,12 @@ constexpr GgufRow kGguf[] = {
 #undef TN_GGUF
 };
 
+constexpr TargetRow kTargets[] = {
+#define TN_TARGET(architecture, provider) {architecture, provider},
+#include "tenon/zoo/index.inc"
+#undef TN_TARGET
+};
+
 struct BuiltinRow {
   const char* name;
   Status (*register_models)(Registrar&);
@@ -51,7 +57,8 @@ StaticIndex ZooIndex() {
   return {.architectures = kArchitectures,
           .model_types = kModelTypes,
           .drafts = kDrafts,
-          .gguf = kGguf};
+          .gguf = kGguf,
+          .targets = kTargets};
 }
 
 std::unique_ptr<Registry> MakeRegistry() {

@@ -172,7 +172,8 @@ class Lfm2ForCausalLM final : public Model {
 }  // namespace
 
 Status RegisterLfm2(Registrar& registrar) {
-  registrar.Model<Lfm2ForCausalLM>("Lfm2ForCausalLM", ModelKind::kCausalLm, {.model_type = "lfm2", .base_prefix = "model."});
+  registrar.Model<Lfm2ForCausalLM>("Lfm2ForCausalLM", ModelKind::kCausalLm,
+                                   {.model_type = "lfm2", .base_prefix = "model."});
   return {};
 }
 

@@ -3,101 +3,15 @@
 // interleaved pairs.
 #include <fmt/format.h>
 
-#include <cmath>
-
-#include "tenon/modules/attention.h"
-#include "tenon/modules/embedding.h"
-#include "tenon/modules/mlp.h"
 #include "tenon/registry/registry.h"
+#include "tenon/zoo/llama.h"
 
 namespace tenon {
 namespace {
 
-struct LlamaConfig : ModelConfig {
-  bool attention_bias = false;
-  bool mlp_bias = false;
-
-  LlamaConfig(ConfigReader& reader, Container container) {
-    ReadIdentity(reader, *this);
-    // A GGUF file has no flag: without an output tensor the embedding is the head.
-    ReadSizes(reader, *this, {.tied = container == Container::kGguf});
-    ReadAttentionGeometry(reader, *this);
-    ReadMaxPosition(reader, *this, {"max_position_embeddings", 2048});
-    ReadMlp(reader, *this, {.default_activation = Activation::kSilu});
-    ReadNormEps(reader, *this, "rms_norm_eps", 1e-6);
-    ReadTokens(reader, *this);
-    ReadRope(reader, *this, {.theta = 10000});
-    attention_bias = reader.Bool("attention_bias", false).value;
-    mlp_bias = reader.Bool("mlp_bias", false).value;
-    reader.Ignore({"rope_interleaved", "pretraining_tp", "is_llama_config"});
-  }
-
-  NormOptions norm() const {
-    return {.width = hidden.value, .eps = static_cast<float>(norm_eps.value)};
-  }
-  AttentionSpec Attention(int layer) const {
-    return {.layer = layer,
-            .heads = heads.value[layer],
-            .kv_heads = kv_heads.value[layer],
-            .head_dim = head_dim.value[layer],
-            .v_head_dim = head_dim.value[layer],
-            .scale = 1.0f / std::sqrt(static_cast<float>(head_dim.value[layer]))};
-  }
-};
-
-class Block {
+class LlamaForCausalLM final : public LlamaModel<GatedMlp, const ParallelMapping*> {
  public:
-  Block(const Scope& scope, const LlamaConfig& c, const RopeTable& rope, int layer)
-      : is_last_(layer + 1 == c.layers.value),
-        attention_norm_(scope / "input_layernorm", c.norm()),
-        attention_(scope / "self_attn", {.spec = c.Attention(layer),
-                                         .hidden = c.hidden.value,
-                                         .qkv_bias = c.attention_bias,
-                                         .o_bias = c.attention_bias,
-                                         .rope = &rope}),
-        mlp_norm_(scope / "post_attention_layernorm", c.norm()),
-        mlp_(scope / "mlp", {.hidden = c.hidden.value,
-                             .intermediate = c.intermediate.value[layer],
-                             .activation = c.activation.value,
-                             .has_bias = c.mlp_bias}) {}
-
-  void operator()(Forward& pass, Residual& x) const {
-    x.Add(attention_(pass, attention_norm_(pass, x)));
-    if (is_last_) x.KeepLogitRows(pass);
-    x.Add(mlp_(pass, mlp_norm_(pass, x)));
-  }
-
- private:
-  bool is_last_;
-  NormModule attention_norm_;
-  SelfAttention attention_;
-  NormModule mlp_norm_;
-  GatedMlp mlp_;
-};
-
-class LlamaForCausalLM final : public Model {
- public:
-  using Config = LlamaConfig;
-
-  LlamaForCausalLM(const Scope& scope, const LlamaConfig& c)
-      : Model(scope),
-        rope_(scope, c.rope.value, RotaryDim(c.rope.value, c.head_dim.value[0]),
-              c.max_position.value),
-        embedding_(scope / "model" / "embed_tokens", c.vocab.value, c.hidden.value),
-        blocks_(scope / "model" / "layers", c.layers.value, c, rope_),
-        norm_(scope / "model" / "norm", c.norm()),
-        head_(scope / "lm_head", embedding_, c.tie_embeddings.value) {}
-
-  Value Forward(tenon::Forward& pass) const override {
-    Residual x(embedding_(pass, pass.layout().token_ids));
-    x.Tap(pass, "embed");
-    int layer = 0;
-    for (const Block& block : blocks_) {
-      block(pass, x);
-      x.Tap(pass, "hidden." + std::to_string(layer++));
-    }
-    return head_(pass, LogitRows(pass, norm_(pass, x)));
-  }
+  LlamaForCausalLM(const Scope& scope, const LlamaConfig& c) : LlamaModel(scope, c, nullptr) {}
 
   // A row for all layers, or one for each where their heads are listed.
   static void AddPermuted(NameTable& names, const PerLayer<int64_t>& heads,
@@ -132,13 +46,6 @@ class LlamaForCausalLM final : public Model {
     layer("mlp.down_proj.weight", "ffn_down.weight");
     return names;
   }
-
- private:
-  RopeTable rope_;
-  Embedding embedding_;
-  ModuleList<Block> blocks_;
-  NormModule norm_;
-  LmHead head_;
 };
 
 constexpr GgufKeyRow kGgufKeys[] = {
