@@ -14,12 +14,29 @@
 namespace tenon::bench {
 namespace {
 
+// Scales beside codes, and what inputs are rounded to.
+enum class Codes { kNone, kChannels, kBlocks, kInt8Inputs };
+const char* SuffixOf(Codes codes) {
+  switch (codes) {
+    case Codes::kNone:
+      return "";
+    case Codes::kChannels:
+      return " channels";
+    case Codes::kBlocks:
+      return " blocks";
+    case Codes::kInt8Inputs:
+      return " int8 inputs";
+  }
+  return "";
+}
+
 struct MatmulShape {
   DType dtype = DType::kBF16;
   int64_t cols = 0;  // K
   int64_t rows = 0;  // N
   int64_t tokens = 1;
   bool packed = false;
+  Codes codes = Codes::kNone;
 };
 
 // Random blocks of the format, a stretch of them repeated over the whole pool.
@@ -61,6 +78,7 @@ class ColdMatmul {
                .cols = shape.cols,
                .row_bytes = RowBytes(shape.dtype, shape.cols),
                .compute = Compute::kBf16};
+    if (shape.codes != Codes::kNone) AddScales(shape.codes);
     if (shape.packed) weight_ = PackedShapeOf(*setup.kernels, weight_);
     matrix_bytes_ = shape.packed ? PackedBytes(weight_) : shape.rows * weight_.row_bytes;
     count_ = pool_.size() / matrix_bytes_;
@@ -87,6 +105,15 @@ class ColdMatmul {
       run_.Run();
     }
   }
+  // One grid for all matrices: beside the codes it is little.
+  void AddScales(Codes codes) {
+    weight_.scales.rows = codes == Codes::kBlocks ? 128 : 1;
+    weight_.scales.cols = codes == Codes::kBlocks ? 128 : weight_.cols;
+    weight_.scales.stride = CeilDiv(weight_.cols, weight_.scales.cols);
+    scales_ = test::Floats(CeilDiv(weight_.rows, weight_.scales.rows) * weight_.scales.stride, 1);
+    weight_.scales.data = scales_.data();
+    if (codes == Codes::kInt8Inputs) weight_.input = InputRounding::kInt8PerToken;
+  }
   double SecondsToReadAll() const {
     double seconds = 0;
     for (int64_t i = 0; i < count_; ++i) {
@@ -101,6 +128,7 @@ class ColdMatmul {
   const Buffer& pool_;
   TapeRun run_;
   MatrixRef weight_;
+  std::vector<float> scales_;
   int64_t matrix_bytes_ = 0;
   int64_t count_ = 0;
   int64_t next_ = 0;
@@ -129,12 +157,35 @@ void Add(std::vector<CaseSpec>& cases, const char* group, const MatmulShape& sha
   const bool whole_pool = std::string_view(group) != "gemm";
   cases.push_back(
       {group,
-       fmt::format("{}{} K{} N{} M{}", NameOf(shape.dtype), shape.packed ? " packed" : "",
-                   shape.cols, shape.rows, shape.tokens),
+       fmt::format("{}{}{} K{} N{} M{}", NameOf(shape.dtype), shape.packed ? " packed" : "",
+                   SuffixOf(shape.codes), shape.cols, shape.rows, shape.tokens),
        [shape, whole_pool](const Setup& setup) { return MakeCase(setup, shape, whole_pool); },
        [shape](const KernelTable& kernels) {
          return !shape.packed || CanPack(kernels, shape.dtype);
        }});
+}
+
+// Weights stored as codes, with bf16 rows beside them in each group.
+void AddCodes(std::vector<CaseSpec>& cases) {
+  struct Kind {
+    DType dtype;
+    Codes codes;
+  };
+  constexpr Kind kKinds[] = {{DType::kF8E4M3, Codes::kBlocks},
+                             {DType::kF8E4M3, Codes::kChannels},
+                             {DType::kI8, Codes::kChannels},
+                             {DType::kI8, Codes::kInt8Inputs}};
+  for (const Kind& kind : kKinds) {
+    Add(cases, "gemv", {kind.dtype, 2048, 8192, 1, false, kind.codes});
+    Add(cases, "gemv", {kind.dtype, 4096, 4096, 1, false, kind.codes});
+    for (const int64_t tokens : {2, 4, 8, 16, 32}) {
+      Add(cases, "narrow", {kind.dtype, 2048, 8192, tokens, false, kind.codes});
+    }
+    for (const int64_t tokens : {32, 128, 512}) {
+      Add(cases, "gemm", {kind.dtype, 2048, 8192, tokens, false, kind.codes});
+      Add(cases, "gemm", {kind.dtype, 4096, 4096, tokens, false, kind.codes});
+    }
+  }
 }
 
 }  // namespace
@@ -155,6 +206,7 @@ void AddMatmulCases(std::vector<CaseSpec>& cases) {
       Add(cases, "narrow", {dtype, 2048, 8192, tokens, true});
     }
   }
+  AddCodes(cases);
   for (const int64_t tokens : {32, 128, 512}) {
     Add(cases, "gemm", {DType::kBF16, 2048, 2048, tokens});
     Add(cases, "gemm", {DType::kBF16, 2048, 8192, tokens});

@@ -65,6 +65,7 @@ void RunFew(const GatedArgs& a, const RunContext& context, int64_t begin, int64_
       args.num_tokens = a.num_tokens;
       args.y = tile.Product(i, 0);
       args.y_stride = tile.rows;
+      args.scales = {w.scales, row};
       a.few(args, 0, tile.rows);
     }
     for (int64_t t = 0; t < a.num_tokens; ++t) {
@@ -108,6 +109,7 @@ void RunMany(const GatedArgs& a, const RunContext& context, int64_t begin, int64
       args.num_tokens = tile.last - tile.first;
       args.y = tile.Product(i, tile.first);
       args.y_stride = tile.rows;
+      args.scales = {w.scales, tile.row};
       a.panel(args, 0, 0, args.num_tokens, context.scratch);
     }
     StoreBlocks(a, context, tile);
@@ -171,10 +173,6 @@ Value RecordMany(Tape& tape, Activation activation, std::span<const MatrixRef, 2
   return y;
 }
 
-bool Alike(const MatrixRef& a, const MatrixRef& b) {
-  return a.dtype == b.dtype && a.form == b.form && a.compute == b.compute;
-}
-
 }  // namespace
 
 Value GatedFeedForward(Tape& tape, Activation activation, const FeedForwardMatrices& matrices,
@@ -186,13 +184,16 @@ Value GatedFeedForward(Tape& tape, Activation activation, const FeedForwardMatri
   const int64_t num_tokens = x.dim(0);
   const int64_t rows = gate_up[0].rows;
   const KernelTable& kernels = tape.kernels();
-  if (Alike(gate_up[0], gate_up[1]) && IsNarrow(kernels, gate_up[0], num_tokens)) {
+  for (const MatrixRef& w : {gate_up[0], gate_up[1], down[0]}) CheckScales(w);
+  if (HaveOneKernel(kernels, gate_up[0], gate_up[1]) && IsNarrow(kernels, gate_up[0], num_tokens)) {
     NarrowMatmul narrow(tape, x);
     if (num_tokens <= kFewTokens) {
       const Value packed = narrow.Packed(FewOf(kernels, gate_up[0]).form);
       return Matmul(tape, down, RecordFew(tape, activation, gate_up, packed));
     }
-    if (IsNarrow(kernels, down[0], num_tokens)) {
+    const bool blocks =
+        !ReadsRows(kernels, gate_up[0], num_tokens) && !ReadsRows(kernels, down[0], num_tokens);
+    if (blocks && IsNarrow(kernels, down[0], num_tokens)) {
       const Value y = tape.NewValue(DType::kF32, {num_tokens, down[0].rows});
       MultiplyBlocks(tape, down, RecordMany(tape, activation, gate_up, narrow.Blocks(), num_tokens),
                      y);

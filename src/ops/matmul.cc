@@ -12,7 +12,7 @@ namespace {
 
 struct MatmulArgs {
   Operand x, y;
-  const MatrixRef* segments = nullptr;  // of one dtype
+  const MatrixRef* segments = nullptr;  // of one kernel
   int32_t count = 0;
   int64_t num_tokens = 0;
   int64_t x_stride = 0;  // floats
@@ -38,6 +38,7 @@ void RunMatmul(const MatmulArgs& a, const RunContext& context, int64_t begin, in
       args.num_tokens = a.num_tokens;
       args.y = a.y.For<float>(context.thread) + first;
       args.y_stride = a.y_stride;
+      args.scales.grid = w.scales;
       a.matmul(args, from - first, to - first, reinterpret_cast<float*>(context.scratch));
     }
     first += w.rows;
@@ -55,10 +56,10 @@ int64_t MatmulGrain(int64_t rows, int64_t cols, int64_t num_tokens) {
                  kMatmulTileRows);
 }
 
-// One record for segments of one dtype; y is their slice of the result.
+// One record for segments of one kernel; y is their slice of the result.
 void RecordMatmul(Tape& tape, std::span<const MatrixRef> segments, const Value& x, const Value& y) {
   TN_CHECK(segments[0].form == HeldForm::kRows, "fp32 products read rows");
-  const Kernel<MatmulFunction>& kernel = tape.kernels().matmul.For(segments[0].dtype);
+  const Kernel<MatmulFunction>& kernel = Fp32KernelOf(tape.kernels(), segments[0]);
   TN_CHECK(kernel.run != nullptr, "a kernel for the weight's dtype");
   RecordBuilder<MatmulArgs> record(tape, "matmul", kernel.name);
   record.args().segments = segments.data();
@@ -116,7 +117,12 @@ std::string_view NameOf(Compute compute) { return compute == Compute::kFp32 ? "f
 
 int64_t WeightBytes(std::span<const MatrixRef> segments) {
   int64_t bytes = 0;
-  for (const MatrixRef& w : segments) bytes += w.rows * w.row_bytes;
+  for (const MatrixRef& w : segments) {
+    bytes += w.rows * w.row_bytes;
+    if (!w.scales.present()) continue;
+    const int64_t scales = CeilDiv(w.rows, w.scales.rows) * CeilDiv(w.cols, w.scales.cols);
+    bytes += scales * static_cast<int64_t>(sizeof(float));
+  }
   return bytes;
 }
 
@@ -131,6 +137,7 @@ Value Matmul(Tape& tape, std::span<const MatrixRef> segments, const Value& x) {
   int64_t rows = 0;
   for (const MatrixRef& segment : segments) {
     TN_CHECK(segment.cols == x.dim(1), "the weight is as wide as its input");
+    CheckScales(segment);
     rows += segment.rows;
   }
   const Value y = tape.NewValue(DType::kF32, {x.dim(0), rows});
@@ -139,9 +146,7 @@ Value Matmul(Tape& tape, std::span<const MatrixRef> segments, const Value& x) {
   for (size_t begin = 0; begin < segments.size();) {
     size_t end = begin;
     int64_t run_rows = 0;
-    while (end < segments.size() && segments[end].dtype == segments[begin].dtype &&
-           segments[end].compute == segments[begin].compute &&
-           segments[end].form == segments[begin].form) {
+    while (end < segments.size() && HaveOneKernel(tape.kernels(), segments[begin], segments[end])) {
       run_rows += segments[end++].rows;
     }
     const std::span<const MatrixRef> alike = segments.subspan(begin, end - begin);
@@ -156,6 +161,7 @@ Value Matmul(Tape& tape, std::span<const MatrixRef> segments, const Value& x) {
 Value Embed(Tape& tape, const MatrixRef& table, const int32_t* ids, int64_t num_tokens,
             float scale) {
   TN_CHECK(InfoOf(table.dtype).is_float && table.form == HeldForm::kRows, "a table of rows");
+  TN_CHECK(!table.scales.present(), "a table without scales");
   const auto [y, everyone] = NewRowResult(tape, DType::kF32, Shape{num_tokens, table.cols});
   RecordBuilder<EmbedArgs> record(tape, "embed", tape.kernels().rows.embed.name);
   record.args().table = &table;

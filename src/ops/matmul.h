@@ -40,12 +40,13 @@ struct MatrixRef {
   InputRounding input = InputRounding::kNone;
 };
 
-// What one product with the segments reads of them, and its operations for num_tokens.
+// What one product with the segments reads of them, scales included, and its operations for
+// num_tokens.
 int64_t WeightBytes(std::span<const MatrixRef> segments);
 int64_t Operations(std::span<const MatrixRef> segments, int64_t num_tokens);
 
 // x [num_tokens, cols] times each segment's transpose, side by side: [num_tokens, sum of rows],
-// fp32. Segments share the input; they may differ in dtype.
+// fp32. Segments share the input; they may differ in dtype, scales and everything else.
 Value Matmul(Tape& tape, std::span<const MatrixRef> segments, const Value& x);
 
 // Rows of a table: ids [num_tokens] -> [num_tokens, cols] fp32, times scale. Ids are in range (the

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tenon/kernels/table.h"
+#include "tenon/ops/narrow_matmul.h"
 #include "tenon/ops/rows.h"
 #include "tenon/tensor/buffer.h"
 
@@ -116,7 +117,8 @@ void MultiplyRows(const KernelTable& kernels, const MatrixRef& w, const Batch& b
   args.num_tokens = batch.count;
   args.y = product.y;
   args.y_stride = rows.n;
-  kernels.matmul.For(w.dtype).run(args, 0, rows.n, product.decoded);
+  args.scales = {w.scales, rows.from};
+  Fp32KernelOf(kernels, w).run(args, 0, rows.n, product.decoded);
 }
 
 // What ForBatches reads and where it puts rows side by side.
@@ -209,7 +211,8 @@ void CheckMatrices(const Tape& tape, std::span<const MatrixRef> matrices, int64_
   for (const MatrixRef& m : matrices) {
     TN_CHECK(m.rows == rows && m.cols == cols, "experts of one shape");
     TN_CHECK(m.form == HeldForm::kRows, "experts are read as rows");
-    TN_CHECK(tape.kernels().matmul.For(m.dtype).run != nullptr, "a kernel for the weight's dtype");
+    CheckScales(m);
+    TN_CHECK(Fp32KernelOf(tape.kernels(), m).run != nullptr, "a kernel for the weight's dtype");
   }
 }
 
@@ -264,7 +267,7 @@ Value ApplyExperts(Tape& tape, const ExpertWeights& experts, const Routing& rout
   const Value y = tape.NewValue(DType::kF32, {x.dim(0), common.hidden});
 
   RecordBuilder<ExpertsArgs> gate_up(tape, "moe_gate_up",
-                                     tape.kernels().matmul.For(experts.gate[0].dtype).name);
+                                     Fp32KernelOf(tape.kernels(), experts.gate[0]).name);
   gate_up.args() = common;
   gate_up.Read(&ExpertsArgs::x, x)
       .Read(&ExpertsArgs::experts, routing.experts)
@@ -273,7 +276,7 @@ Value ApplyExperts(Tape& tape, const ExpertWeights& experts, const Routing& rout
       {.items = blocks_of(common.intermediate), .scratch_bytes = ScratchBytesOf(common)});
 
   RecordBuilder<ExpertsArgs> down(tape, "moe_down",
-                                  tape.kernels().matmul.For(experts.down[0].dtype).name);
+                                  Fp32KernelOf(tape.kernels(), experts.down[0]).name);
   down.args() = common;
   down.Read(&ExpertsArgs::inner, inner)
       .Read(&ExpertsArgs::experts, routing.experts)

@@ -50,7 +50,7 @@ PackArgs& FillPack(PackArgs& args, const Value& x, int64_t unit_bytes) {
 
 struct FewArgs {
   Operand x, y;
-  const MatrixRef* segments = nullptr;  // of one dtype and form
+  const MatrixRef* segments = nullptr;  // of one kernel
   int32_t count = 0;
   int32_t group_rows = kMatmulTileRows;
   int64_t num_tokens = 0;
@@ -79,6 +79,7 @@ void RunFew(const FewArgs& a, const RunContext& context, int64_t begin, int64_t 
       args.num_tokens = a.num_tokens;
       args.y = a.y.For<float>(context.thread) + first_row;
       args.y_stride = a.y_stride;
+      args.scales.grid = w.scales;
       a.matmul(args, from * a.group_rows, std::min(w.rows, to * a.group_rows));
     }
     first_group += groups;
@@ -111,7 +112,7 @@ void RecordFew(Tape& tape, std::span<const MatrixRef> segments, const Value& pac
 
 struct ManyArgs {
   Operand x, y;
-  const MatrixRef* segments = nullptr;  // of one dtype
+  const MatrixRef* segments = nullptr;  // of one kernel
   int32_t count = 0;
   int64_t num_tokens = 0;
   int64_t y_stride = 0;  // floats
@@ -144,6 +145,7 @@ void RunMany(const ManyArgs& a, const RunContext& context, int64_t begin, int64_
     args.num_tokens = a.num_tokens;
     args.y = a.y.For<float>(context.thread) + first_row;
     args.y_stride = a.y_stride;
+    args.scales.grid = w.scales;
     a.multiply(args, panel * kPanelRows, part * a.part_tokens,
                std::min(a.num_tokens, (part + 1) * a.part_tokens), context.scratch);
   }
@@ -151,20 +153,55 @@ void RunMany(const ManyArgs& a, const RunContext& context, int64_t begin, int64_
 
 }  // namespace
 
+void CheckScales(const MatrixRef& w) {
+  const ScaleGrid& grid = w.scales;
+  if (!grid.present()) {
+    TN_CHECK(w.dtype != DType::kI8, "int8 codes have scales");
+    return;
+  }
+  TN_CHECK(w.dtype == DType::kI8 || w.dtype == DType::kF8E4M3, "scales of codes");
+  TN_CHECK(w.form == HeldForm::kRows, "codes with scales are read as rows");
+  TN_CHECK(grid.cols >= w.cols || (grid.cols > 0 && grid.cols % kScaleCols == 0),
+           "a scale for whole steps of columns");
+}
+
+const Fp32Kernel& Fp32KernelOf(const KernelTable& kernels, const MatrixRef& w) {
+  return w.scales.present() ? kernels.matmul.Scaled(w.dtype).fp32 : kernels.matmul.For(w.dtype);
+}
+
+bool RoundsToInt8(const KernelTable& kernels, const MatrixRef& w) {
+  return w.input == InputRounding::kInt8PerToken && w.compute != Compute::kFp32 &&
+         w.scales.present() && w.scales.cols >= w.cols && w.cols <= kMostInt8Cols &&
+         kernels.matmul.Scaled(w.dtype).per_token.matmul.run != nullptr;
+}
+
+bool HaveOneKernel(const KernelTable& kernels, const MatrixRef& a, const MatrixRef& b) {
+  return a.dtype == b.dtype && a.compute == b.compute && a.form == b.form &&
+         a.scales.present() == b.scales.present() &&
+         RoundsToInt8(kernels, a) == RoundsToInt8(kernels, b);
+}
+
 const FewTokensKernel& FewOf(const KernelTable& kernels, const MatrixRef& w) {
+  if (RoundsToInt8(kernels, w)) return kernels.matmul.Scaled(w.dtype).per_token;
+  if (w.scales.present()) return kernels.matmul.Scaled(w.dtype).few;
   return w.form == HeldForm::kPacked ? kernels.matmul.Packed(w.dtype).few
                                      : kernels.matmul.Few(w.dtype);
 }
 
 const PanelKernel& PanelsFor(const KernelTable& kernels, const MatrixRef& w) {
+  if (w.scales.present()) return kernels.matmul.Scaled(w.dtype).panels;
   return w.form == HeldForm::kPacked ? kernels.matmul.Packed(w.dtype).panels
                                      : kernels.matmul.Panels(w.dtype);
 }
 
 bool IsNarrow(const KernelTable& kernels, const MatrixRef& w, int64_t num_tokens) {
   if (w.compute == Compute::kFp32 || num_tokens == 0) return false;
-  return num_tokens <= kFewTokens ? FewOf(kernels, w).matmul.run != nullptr
-                                  : PanelsFor(kernels, w).run != nullptr;
+  return ReadsRows(kernels, w, num_tokens) ? FewOf(kernels, w).matmul.run != nullptr
+                                           : PanelsFor(kernels, w).run != nullptr;
+}
+
+bool ReadsRows(const KernelTable& kernels, const MatrixRef& w, int64_t num_tokens) {
+  return num_tokens <= kFewTokens || RoundsToInt8(kernels, w);
 }
 
 int64_t GroupRowsOf(const MatrixRef& w) {
@@ -217,12 +254,14 @@ Value NarrowMatmul::Packed(ActivationForm form) {
   if (packed) return *packed;
   const Kernel<PackRowFunction>& kernel = tape_.kernels().matmul.Pack(form);
   const int64_t bytes = ActivationRowBytes(form, x_.dim(1));
-  // Cheap enough for each thread to do for itself, which saves a meeting.
-  packed = tape_.NewPrivateValue(DType::kU8, {x_.dim(0), bytes});
+  // Few tokens are cheap enough for each thread to do for itself, which saves a meeting.
+  const bool everyone = x_.dim(0) <= kFewTokens;
+  const Shape shape{x_.dim(0), bytes};
+  packed = everyone ? tape_.NewPrivateValue(DType::kU8, shape) : tape_.NewValue(DType::kU8, shape);
   RecordBuilder<PackArgs> record(tape_, "pack", kernel.name);
   FillPack(record.args(), x_, bytes).row = kernel.run;
   record.Read(&PackArgs::x, x_).Write(&PackArgs::packed, *packed);
-  record.Commit<RunPackRows>({.items = x_.dim(0), .everyone = true});
+  record.Commit<RunPackRows>({.items = x_.dim(0), .everyone = everyone});
   return *packed;
 }
 
@@ -243,7 +282,7 @@ Value NarrowMatmul::Blocks() {
 
 bool NarrowMatmul::Record(std::span<const MatrixRef> segments, const Value& y) {
   if (!IsNarrow(tape_.kernels(), segments[0], x_.dim(0))) return false;
-  if (x_.dim(0) <= kFewTokens) {
+  if (ReadsRows(tape_.kernels(), segments[0], x_.dim(0))) {
     RecordFew(tape_, segments, Packed(FewOf(tape_.kernels(), segments[0]).form), y);
   } else {
     MultiplyBlocks(tape_, segments, Blocks(), y);

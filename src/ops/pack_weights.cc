@@ -44,7 +44,8 @@ bool PackingPays(const KernelTable& kernels, DType dtype) {
 }
 
 MatrixRef PackedShapeOf(const KernelTable& kernels, const MatrixRef& stored) {
-  TN_CHECK(CanPack(kernels, stored.dtype), "a kernel that packs the dtype");
+  TN_CHECK(CanPack(kernels, stored.dtype) && !stored.scales.present(),
+           "a kernel that packs the dtype; none knows scales");
   MatrixRef packed = stored;
   packed.data = nullptr;
   packed.form = HeldForm::kPacked;

@@ -32,6 +32,7 @@ void Multiply(NarrowMatmulFunction* run, const MatrixRef& w, const std::byte* x,
   args.num_tokens = 1;
   args.y = y;
   args.y_stride = w.rows;
+  args.scales.grid = w.scales;
   run(args, 0, w.rows);
 }
 
@@ -54,9 +55,8 @@ void RunSplit(const SplitArgs& a, const RunContext& context, int64_t begin, int6
   }
 }
 
-bool Alike(const MatrixRef& a, const MatrixRef& b) {
-  return a.dtype == b.dtype && a.form == b.form && a.compute == b.compute && a.rows == b.rows &&
-         a.cols == b.cols && a.input == b.input && a.scales.rows == b.scales.rows;
+bool Alike(const KernelTable& kernels, const MatrixRef& a, const MatrixRef& b) {
+  return HaveOneKernel(kernels, a, b) && a.rows == b.rows && a.cols == b.cols;
 }
 
 }  // namespace
@@ -67,9 +67,9 @@ bool CanSplitFeedForward(const KernelTable& kernels, std::span<const FeedForward
   if (!IsNarrow(kernels, first.gate_up[0], 1) || !IsNarrow(kernels, *first.down, 1)) return false;
   return first.gate_up[0].rows == first.down->cols &&
          std::all_of(parts.begin(), parts.end(), [&](const FeedForwardPart& part) {
-           return Alike(part.gate_up[0], first.gate_up[0]) &&
-                  Alike(part.gate_up[1], first.gate_up[0]) && Alike(*part.down, *first.down) &&
-                  part.down->bias == nullptr;
+           return Alike(kernels, part.gate_up[0], first.gate_up[0]) &&
+                  Alike(kernels, part.gate_up[1], first.gate_up[0]) &&
+                  Alike(kernels, *part.down, *first.down) && part.down->bias == nullptr;
          });
 }
 

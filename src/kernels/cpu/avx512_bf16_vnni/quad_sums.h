@@ -1,7 +1,10 @@
-// Sums of integers across the lanes of four vectors at once. Private to the folder. Thread-safe.
+// Sums of integers across the lanes of four vectors at once. Private to the folder; empty where the
+// compiler is not told of AVX-512. Thread-safe.
 #pragma once
 
 #include "tenon/kernels/cpu/simd.h"
+
+#if defined(__AVX512F__)
 
 namespace tenon::avx512_bf16_vnni {
 namespace {
@@ -19,3 +22,5 @@ TN_INLINE __m512i QuadSums(const __m512i* v) {
 
 }  // namespace
 }  // namespace tenon::avx512_bf16_vnni
+
+#endif
