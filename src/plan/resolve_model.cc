@@ -16,8 +16,10 @@ Status ResolveModel(const Identity& identity, Registry& registry, PlannedModel& 
   options.mm_encoder_only = plan.options.mm_encoder_only.value;
   options.targets = TargetModeOf(plan.options);
   // The registry knows names, not where they stand.
-  TN_ASSIGN_OR_RETURN(plan.resolution, Resolve(identity, registry, options),
-                      fmt::format("as {} names it", identity.source));
+  const std::string where = fmt::format("as {} names it", identity.source);
+  TN_ASSIGN_OR_RETURN(plan.resolution, Resolve(identity, registry, options), where);
+  Status& later = plan.resolution.index_failure;  // of which SelectTarget may still make nothing
+  if (!later.ok()) later = later.WithContext(where);
   plan.registrations = registry.notes();
   return {};
 }

@@ -5,9 +5,11 @@
 #include <cmath>
 #include <string>
 
+#include "tenon/config/model_config.h"
 #include "tenon/modules/attention.h"
 #include "tenon/modules/embedding.h"
 #include "tenon/modules/mlp.h"
+#include "tenon/modules/model.h"
 
 namespace tenon {
 
