@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "tenon/base/text.h"
@@ -33,11 +34,12 @@ const MethodRow* FindMethod(std::string_view name) {
   return nullptr;
 }
 
-std::string MethodNames(bool only_supported) {
+std::string MethodNames(bool only_supported, std::span<const std::string> externals = {}) {
   std::vector<std::string> names;
   for (const MethodRow& row : kMethods) {
     if (!only_supported || row.supported) names.emplace_back(row.name);
   }
+  names.insert(names.end(), externals.begin(), externals.end());
   return Join(names, ", ");
 }
 
@@ -58,7 +60,8 @@ std::string ImpliedMethod(const Json& settings) {
 }
 
 // One object that may name a method. owner: for errors.
-QuantConfig ReadSettings(ConfigReader& owner, const Keys& keys, const Json& settings) {
+QuantConfig ReadSettings(ConfigReader& owner, const Keys& keys, const Json& settings,
+                         std::span<const std::string> externals) {
   QuantConfig quant;
   quant.method.origin = {Origin::Kind::kCheckpoint, owner.OriginText(keys)};
   if (!settings.is_object()) {
@@ -72,12 +75,18 @@ QuantConfig ReadSettings(ConfigReader& owner, const Keys& keys, const Json& sett
   }
   const bool is_stated = stated != nullptr && stated->is_string();
   const std::string name = is_stated ? stated->as_string() : ImpliedMethod(settings);
+  if (std::find(externals.begin(), externals.end(), name) != externals.end()) {
+    quant.method.value = QuantMethod::kExternal;
+    quant.external = name;
+    quant.settings = settings;
+    return quant;
+  }
   const MethodRow* row = FindMethod(name);
   if (row == nullptr) {
     owner.Error(keys, fmt::format("{}, known are {}",
                                   is_stated ? "quant_method = " + JsonQuote(name)
                                             : "it names no quant_method",
-                                  MethodNames(false)));
+                                  MethodNames(false, externals)));
     return quant;
   }
   quant.method.value = row->method;
@@ -95,7 +104,7 @@ std::string_view NameOf(QuantMethod method) {
 }
 
 std::string QuantConfig::Text() const {
-  std::string text(NameOf(method.value));
+  std::string text(method.value == QuantMethod::kExternal ? external : NameOf(method.value));
   const Json* inner = settings.Find("quantization");
   const Json& from = inner != nullptr ? *inner : settings;
   for (const char* key :
@@ -119,20 +128,25 @@ Status QuantConfig::Unsupported() const {
       NameOf(method.value), Text(), MethodNames(true), method.origin.Text()));
 }
 
-QuantConfig ReadQuantConfig(ConfigReader& reader, const Json* hf_quant_config) {
+QuantConfig ReadQuantConfig(ConfigReader& reader, const Json* hf_quant_config,
+                            std::span<const std::string> externals) {
   const Keys keys = {"quantization_config", "compression_config"};
   if (hf_quant_config != nullptr) {
     ConfigReader file(*hf_quant_config, "hf_quant_config.json");
-    QuantConfig quant = ReadSettings(file, "producer", *hf_quant_config);
+    QuantConfig quant = ReadSettings(file, "producer", *hf_quant_config, externals);
     quant.method.origin.detail = "hf_quant_config.json";
     if (!file.ok()) reader.AddError(file.status().message());
     return quant;
   }
-  if (const Json* settings = reader.Raw(keys)) return ReadSettings(reader, keys, *settings);
+  if (const Json* settings = reader.Raw(keys)) {
+    return ReadSettings(reader, keys, *settings, externals);
+  }
   const Json* text = reader.Peek("text_config");
   if (text == nullptr || !text->is_object()) return {};
   ConfigReader nested = reader.Nested("text_config");
-  if (const Json* settings = nested.Raw(keys)) return ReadSettings(nested, keys, *settings);
+  if (const Json* settings = nested.Raw(keys)) {
+    return ReadSettings(nested, keys, *settings, externals);
+  }
   return {};
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -24,12 +25,14 @@ enum class QuantMethod {
   kGptq,
   kMxfp4,
   kBitsAndBytes,
+  kExternal,  // a plugin's
 };
 std::string_view NameOf(QuantMethod method);
 
 struct QuantConfig {
   Sourced<QuantMethod> method = {QuantMethod::kNone, {}};
-  Json settings;  // the object that names the method, as it is in the file; null for kNone
+  std::string external;  // kExternal: the method's name
+  Json settings;         // the object that names the method, as it is in the file; null for kNone
   // One line of what the settings ask for, for reports: "fp8, fmt e4m3, weight_block_size
   // [128,128]".
   std::string Text() const;
@@ -40,7 +43,9 @@ struct QuantConfig {
 
 // Looks at hf_quant_config (that file's content; null when absent), then quantization_config or
 // compression_config of the config or of its text_config; absent or null is kNone. A method that is
-// not known, or not named, is left as an error in the reader.
-QuantConfig ReadQuantConfig(ConfigReader& reader, const Json* hf_quant_config);
+// not known, or not named, is left as an error in the reader. externals: names of methods that
+// others read, which count before ours.
+QuantConfig ReadQuantConfig(ConfigReader& reader, const Json* hf_quant_config,
+                            std::span<const std::string> externals = {});
 
 }  // namespace tenon

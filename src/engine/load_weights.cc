@@ -70,6 +70,9 @@ Result<Buffer> LoadWeights(PlannedModel& plan, ThreadTeam& team) {
     }
   }
   packer.Finish();
+  for (Module* module : plan.context->modules) {
+    TN_RETURN_IF_ERROR(module->DecodeWeights(), module->path());
+  }
   for (Module* module : plan.context->modules) module->LinkWeights();
   for (Module* module : plan.context->modules) {
     TN_RETURN_IF_ERROR(module->Derive(), module->path());

@@ -37,7 +37,9 @@ class LmHead : public Module {
   LmHead(const Scope& scope, Embedding& embedding, bool tied, bool has_bias = false);
   void Quantise(Quantiser& quantiser) override;
   void CreateWeights(LoadContext& context) override;
+  Status DecodeWeights() override { return DecodeWeight(weight_); }
   void LinkWeights() override;
+  int64_t derived_bytes() const override { return DecodedBytes(weight_); }
 
   // x [num_logit_rows, hidden] -> [num_logit_rows, vocab] fp32.
   Value operator()(Forward& pass, const Value& x) const {

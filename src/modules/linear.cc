@@ -98,6 +98,17 @@ void Linear::CreateWeights(LoadContext& context) {
   }
 }
 
+Status Linear::DecodeWeights() {
+  for (WeightMatrix& weight : weights_) TN_RETURN_IF_ERROR(DecodeWeight(weight), weight.path);
+  return {};
+}
+
+int64_t Linear::derived_bytes() const {
+  int64_t bytes = 0;
+  for (const WeightMatrix& weight : weights_) bytes += DecodedBytes(weight);
+  return bytes;
+}
+
 void Linear::LinkWeights() {
   for (size_t i = 0; i < segments_.size(); ++i) matrices_[i] = MatrixOfSegment(i);
 }

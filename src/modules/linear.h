@@ -46,7 +46,9 @@ class Linear : public Module {
   void KeepRows() { keeps_rows_ = true; }
   void Quantise(Quantiser& quantiser) override;
   void CreateWeights(LoadContext& context) override;
+  Status DecodeWeights() override;
   void LinkWeights() override;
+  int64_t derived_bytes() const override;
 
   // x [num_tokens, in] -> [num_tokens, sum of rows], fp32.
   Value operator()(Forward& pass, const Value& x) const {

@@ -183,6 +183,17 @@ bool CreateWeight(LoadContext& context, Module& owner, WeightMatrix& matrix) {
   return true;
 }
 
+int64_t DecodedBytes(const WeightMatrix& matrix) {
+  return matrix.method == nullptr ? 0 : matrix.method->DecodedBytes(matrix);
+}
+
+Status DecodeWeight(WeightMatrix& matrix) {
+  const int64_t bytes = DecodedBytes(matrix);
+  if (bytes == 0) return {};
+  TN_ASSIGN_OR_RETURN(matrix.decoded, Buffer::Allocate(bytes, matrix.path.c_str()));
+  return matrix.method->Decode(matrix, matrix.decoded.bytes());
+}
+
 MatrixRef MatrixOf(const WeightMatrix& matrix) {
   if (matrix.method != nullptr) return matrix.method->Matrix(matrix);
   MatrixRef ref;

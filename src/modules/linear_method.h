@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct WeightMatrix {
   const LinearMethod* method = nullptr;
   const Parameter* weight = nullptr;
   const Parameter* scales = nullptr;  // fp32; null: the method has none
+  Buffer decoded = {};                // of methods that decode, once that is done
 };
 
 class LinearMethod {
@@ -42,6 +44,14 @@ class LinearMethod {
   virtual void Declare(LoadContext& context, Module& owner, WeightMatrix& matrix) const = 0;
   // As products read it; without addresses until the parameters are loaded. After Declare.
   virtual MatrixRef Matrix(const WeightMatrix& matrix) const = 0;
+
+  // For weights that no product reads as they are stored. Bytes that the method makes of the loaded
+  // parameters, known before loading; then those bytes, 64-byte aligned, which Matrix shows from
+  // then on (WeightMatrix::decoded).
+  virtual int64_t DecodedBytes(const WeightMatrix& /*matrix*/) const { return 0; }
+  virtual Status Decode(const WeightMatrix& /*matrix*/, std::span<std::byte> /*out*/) const {
+    return {};
+  }
 };
 
 // Methods by the name that a scheme says. To add one: a class, its name here.
@@ -60,6 +70,9 @@ class LinearMethodTable {
 // Declares the matrix by the method of its scheme; plain ones stored in blocks are GGUF's. False:
 // there is no such method, and the context has the error.
 bool CreateWeight(LoadContext& context, Module& owner, WeightMatrix& matrix);
+int64_t DecodedBytes(const WeightMatrix& matrix);
+// After loading, before the matrix is shown to anybody.
+Status DecodeWeight(WeightMatrix& matrix);
 // By its method; of one that could not be created the size alone.
 MatrixRef MatrixOf(const WeightMatrix& matrix);
 

@@ -120,6 +120,7 @@ class Module {
   virtual void SelectAttention(LoadContext& /*context*/) {
   }  // backend and kernels per attention layer
   virtual void CreateWeights(LoadContext& /*context*/) {}  // declare parameters against the index
+  virtual Status DecodeWeights() { return {}; }  // after Load: what no product reads as stored
   virtual void LinkWeights() {
   }  // after Load: hand the addresses of parameters to what the ops read
   virtual Status Derive() { return {}; }               // weights computed from weights

@@ -61,6 +61,17 @@ void Moe::LinkExperts() {
   }
 }
 
+Status Moe::DecodeWeights() {
+  for (WeightMatrix& weight : experts_) TN_RETURN_IF_ERROR(DecodeWeight(weight), weight.path);
+  return {};
+}
+
+int64_t Moe::derived_bytes() const {
+  int64_t bytes = 0;
+  for (const WeightMatrix& weight : experts_) bytes += DecodedBytes(weight);
+  return bytes;
+}
+
 void Moe::LinkWeights() {
   if (choice_bias_ != nullptr) routing_.choice_bias = choice_bias_->floats();
   LinkExperts();

@@ -28,7 +28,9 @@ class Moe : public Module {
 
   void Quantise(Quantiser& quantiser) override;
   void CreateWeights(LoadContext& context) override;
+  Status DecodeWeights() override;
   void LinkWeights() override;
+  int64_t derived_bytes() const override;
 
   // x [num_tokens, hidden] -> the weighted sum of the chosen experts, the same shape.
   Value operator()(Forward& pass, const Value& x) const;

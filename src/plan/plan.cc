@@ -24,6 +24,7 @@ Result<std::unique_ptr<PlannedModel>> PlanModel(const std::string& path, EngineO
   // They may bring what the checkpoint names.
   TN_RETURN_IF_ERROR(OpenPlugins(plan->options.custom_module_dirs, registry));
   plan->plugin_backends = registry.AttentionBackends();
+  plan->plugin_quant_methods = registry.QuantMethods();
   TN_ASSIGN_OR_RETURN(const Identity identity, IdentityOf(*plan->checkpoint, registry), path);
   TN_RETURN_IF_ERROR(ResolveModel(identity, registry, *plan), path);
   TN_RETURN_IF_ERROR(ReadModelConfig(*plan), path);

@@ -62,8 +62,9 @@ struct PlannedModel {
   EngineOptions options;  // as resolved: what was set, then what the checkpoint's authors offer
   const KernelTable* kernels = nullptr;
   std::vector<Registry::FoundEntry<AttentionBackendEntry>> plugin_backends;
+  std::vector<Registry::FoundEntry<QuantMethodEntry>> plugin_quant_methods;
   BackendTable backends;
-  LinearMethodTable linear_methods;
+  LinearMethodTable linear_methods = LinearMethodTable::Builtin();  // and those of plugins
   std::unique_ptr<TensorIndex> index;
   std::unique_ptr<LoadContext> context;
   std::unique_ptr<Model> model;

@@ -173,7 +173,6 @@ Status PrepareContext(PlannedModel& plan) {
   plan.backends = BuiltinBackends(*plan.kernels);
   AddPluginBackends(plan);
   context.backends = &plan.backends;
-  plan.linear_methods = LinearMethodTable::Builtin();
   context.linear_methods = &plan.linear_methods;
   TN_RETURN_IF_ERROR(CheckBackendName(options.attn_backend, plan.backends));
   context.container = plan.checkpoint->container();

@@ -71,16 +71,33 @@ void LookInTextConfig(ConfigReader& reader) {
 }
 
 // Weights whose method cannot be computed are refused before anything is built on them.
-Result<QuantRules> ReadQuantisation(const Checkpoint& checkpoint, ConfigReader& reader) {
+Result<QuantRules> ReadQuantisation(PlannedModel& plan, ConfigReader& reader) {
+  const Checkpoint& checkpoint = *plan.checkpoint;
   constexpr std::string_view kSideFile = "hf_quant_config.json";
   Json side_file;
   if (checkpoint.HasFile(kSideFile)) {
     TN_ASSIGN_OR_RETURN(const std::string text, checkpoint.ReadSideFile(kSideFile));
     TN_ASSIGN_OR_RETURN(side_file, ParseJson(text), kSideFile);
   }
-  const QuantConfig config = ReadQuantConfig(reader, side_file.is_null() ? nullptr : &side_file);
+  std::vector<std::string> externals;
+  for (const auto& found : plan.plugin_quant_methods) externals.push_back(found.entry->name);
+  const QuantConfig config =
+      ReadQuantConfig(reader, side_file.is_null() ? nullptr : &side_file, externals);
   TN_RETURN_IF_ERROR(reader.status());
-  return ReadQuantRules(config);
+  if (config.method.value != QuantMethod::kExternal) return ReadQuantRules(config);
+  for (const auto& [entry, provider] : plan.plugin_quant_methods) {
+    if (entry->name != config.external) continue;
+    for (const auto& [name, method] : entry->linear_methods) plan.linear_methods.Add(name, method);
+    TN_ASSIGN_OR_RETURN(QuantRules rules, entry->read(config),
+                        fmt::format("{}: quantisation '{}' of {}", config.method.origin.Text(),
+                                    entry->name, provider));
+    rules.method = QuantMethod::kExternal;
+    rules.text = config.Text();
+    rules.origin = {config.method.origin.kind,
+                    fmt::format("{}, by {}", config.method.origin.Text(), provider)};
+    return rules;
+  }
+  return InternalError("a method that nobody registered");
 }
 
 // What the authors offer counts less than anything that was set.
@@ -109,7 +126,7 @@ Status ReadModelConfig(PlannedModel& plan) {
                       "config reader of the model_type");
   plan.reader = std::make_unique<ConfigReader>(std::move(source));
   LookInTextConfig(*plan.reader);
-  TN_ASSIGN_OR_RETURN(plan.quant, ReadQuantisation(*plan.checkpoint, *plan.reader));
+  TN_ASSIGN_OR_RETURN(plan.quant, ReadQuantisation(plan, *plan.reader));
   plan.config = entry.read_config(*plan.reader, plan.checkpoint->container());
   TN_RETURN_IF_ERROR(plan.reader->status());
   return OfferGeneration(plan);

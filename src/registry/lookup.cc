@@ -212,22 +212,32 @@ Result<std::vector<Registry::FoundEntry<TargetEntry>>> Registry::FindTargets(
   return found;
 }
 
-std::vector<Registry::FoundEntry<AttentionBackendEntry>> Registry::AttentionBackends() const {
+// What holds its slot, in the order of the providers' opening or declaration.
+template <typename Entry>
+std::vector<Registry::FoundEntry<Entry>> Registry::AllHeld() const {
   const std::lock_guard lock(mutex_);
-  std::vector<FoundEntry<AttentionBackendEntry>> found;
-  const Slots& slots = SlotsOf(SlotKind::kAttentionBackend);
+  std::vector<FoundEntry<Entry>> found;
+  const Slots& slots = SlotsOf(Entry::kSlot);
   const auto add = [&](const Record* record) {
     for (const Registration& registration : record->log) {
-      if (registration.kind != SlotKind::kAttentionBackend) continue;
+      if (registration.kind != Entry::kSlot) continue;
       const auto slot = slots.find(registration.name);
       if (slot == slots.end() || slot->second.entry != registration.entry) continue;
-      found.push_back({std::static_pointer_cast<const AttentionBackendEntry>(registration.entry),
-                       record->provider.name});
+      found.push_back(
+          {std::static_pointer_cast<const Entry>(registration.entry), record->provider.name});
     }
   };
   std::for_each(opened_builtins_.begin(), opened_builtins_.end(), add);
   std::for_each(externals_.begin(), externals_.end(), add);
   return found;
+}
+
+std::vector<Registry::FoundEntry<AttentionBackendEntry>> Registry::AttentionBackends() const {
+  return AllHeld<AttentionBackendEntry>();
+}
+
+std::vector<Registry::FoundEntry<QuantMethodEntry>> Registry::QuantMethods() const {
+  return AllHeld<QuantMethodEntry>();
 }
 
 Result<std::string> Registry::ArchitectureOfGguf(std::string_view gguf_architecture,

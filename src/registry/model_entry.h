@@ -18,6 +18,8 @@
 #include "tenon/config/gguf_config.h"
 #include "tenon/config/model_config.h"
 #include "tenon/config/option_table.h"
+#include "tenon/config/quant_rules.h"
+#include "tenon/modules/linear_method.h"
 #include "tenon/modules/model.h"
 
 namespace tenon {
@@ -33,9 +35,10 @@ enum class SlotKind {
   kDraftBuilder,
   kConfigReader,
   kTarget,
-  kAttentionBackend
+  kAttentionBackend,
+  kQuantMethod
 };
-inline constexpr int kSlotKinds = 6;
+inline constexpr int kSlotKinds = 7;
 std::string_view NameOf(SlotKind kind);
 
 // The values that a family would rather have than the engine's, where nobody set them. From the
@@ -112,6 +115,18 @@ struct AttentionBackendEntry {
   std::string name;  // the backend's, in small letters: case does not matter
   std::shared_ptr<const AttentionBackend> backend;
   std::vector<KernelRow> rows;  // what its kernels declare, in the order of preference
+};
+
+// A quantisation method that config.json may name, beside ours or in place of one of its name.
+struct QuantMethodEntry {
+  static constexpr SlotKind kSlot = SlotKind::kQuantMethod;
+  const std::string& slot() const { return name; }
+
+  std::string name;  // as quant_method spells it
+  // Settings -> which layer has which scheme. Schemes name linear methods.
+  std::function<Result<QuantRules>(const QuantConfig&)> read;
+  // Methods that the schemes name and that we do not have: by name.
+  std::vector<std::pair<std::string, std::shared_ptr<const LinearMethod>>> linear_methods = {};
 };
 
 }  // namespace tenon

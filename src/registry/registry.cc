@@ -35,6 +35,8 @@ std::string_view NameOf(SlotKind kind) {
       return "config reader";
     case SlotKind::kTarget:
       return "target";
+    case SlotKind::kQuantMethod:
+      return "quantisation method";
     case SlotKind::kAttentionBackend:
       return "attention backend";
   }
@@ -300,6 +302,15 @@ void Registrar::Add(ModelEntry entry) { AddAny(std::move(entry)); }
 void Registrar::Add(DraftBuilderEntry entry) { AddAny(std::move(entry)); }
 void Registrar::ConfigReader(ConfigReaderEntry entry) { AddAny(std::move(entry)); }
 void Registrar::Target(TargetEntry entry) { AddAny(std::move(entry)); }
+
+void Registrar::QuantMethod(QuantMethodEntry entry) {
+  if ((entry.name.empty() || !entry.read) && problem_.ok()) {
+    problem_ = Refused(fmt::format(
+        "it registers a quantisation method '{}' without {}; fix: a name, and what reads settings",
+        entry.name, entry.name.empty() ? "a name" : "a reader"));
+  }
+  AddAny(std::move(entry));
+}
 
 void Registrar::AttentionBackend(std::shared_ptr<const tenon::AttentionBackend> backend,
                                  std::vector<KernelRow> rows) {

@@ -62,6 +62,8 @@ class Registry {
   // Those that hold their names, in the order of their providers and registrations; of providers
   // that are open.
   std::vector<FoundEntry<AttentionBackendEntry>> AttentionBackends() const;
+  // Those that providers brought, likewise.
+  std::vector<FoundEntry<QuantMethodEntry>> QuantMethods() const;
   // The Hugging Face architecture of a GGUF file.
   Result<std::string> ArchitectureOfGguf(std::string_view gguf_architecture,
                                          const GgufMetadata& metadata);
@@ -127,6 +129,8 @@ class Registry {
 
   Slots& SlotsOf(SlotKind kind) { return slots_[static_cast<size_t>(kind)]; }
   const Slots& SlotsOf(SlotKind kind) const { return slots_[static_cast<size_t>(kind)]; }
+  template <typename Entry>
+  std::vector<FoundEntry<Entry>> AllHeld() const;
   template <typename Entry>
   std::optional<FoundEntry<Entry>> HeldBy(std::string_view name) const;
 
@@ -197,6 +201,7 @@ class Registrar {
   // rows: what its kernels declare; each names the backend.
   void AttentionBackend(std::shared_ptr<const tenon::AttentionBackend> backend,
                         std::vector<KernelRow> rows);
+  void QuantMethod(QuantMethodEntry entry);
   // Names the Hugging Face architecture for a GGUF file of `gguf_architecture`.
   void Gguf(std::string gguf_architecture,
             std::function<Result<std::string>(const GgufMetadata&)> identity);

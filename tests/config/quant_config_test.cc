@@ -85,5 +85,31 @@ TEST(QuantConfig, HostileSettingsAreOneError) {
   }
 }
 
+// Methods that others read are known by the names they are given under, before ours.
+TEST(QuantConfigExternals, CountBeforeOurs) {
+  const std::vector<std::string> externals = {"sym4", "awq"};
+  for (const std::string& name : externals) {
+    Json config;
+    Json settings;
+    settings.Set("quant_method", name);
+    config.Set("quantization_config", settings);
+    ConfigReader reader(config);
+    const QuantConfig quant = ReadQuantConfig(reader, nullptr, externals);
+    ASSERT_TRUE(reader.ok()) << reader.status().message();
+    EXPECT_EQ(quant.method.value, QuantMethod::kExternal);
+    EXPECT_EQ(quant.external, name);
+    EXPECT_EQ(quant.Text(), name);
+  }
+  Json config;
+  Json settings;
+  settings.Set("quant_method", "sym5");
+  config.Set("quantization_config", settings);
+  ConfigReader reader(config);
+  ReadQuantConfig(reader, nullptr, externals);
+  ASSERT_FALSE(reader.ok());
+  EXPECT_NE(reader.status().message().find("bitsandbytes, sym4, awq"), std::string::npos)
+      << reader.status().message();
+}
+
 }  // namespace
 }  // namespace tenon

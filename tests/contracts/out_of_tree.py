@@ -6,6 +6,7 @@ import shutil
 import struct
 import subprocess
 
+from sym4 import make_pair
 from tree import Commands, flags_of
 
 
@@ -56,7 +57,7 @@ def step(arguments, problems, stdin=None):
 
 def plugins(prefix, example, work, build_example, problems):
     """The plugins' examples: each is built, and bin/tenon reproduces the model's golden with it."""
-    for name in ("model", "backend"):
+    for name in ("model", "backend", "quant"):
         build_example(f"out_of_tree_{name}")
     if problems:
         return
@@ -75,6 +76,34 @@ def plugins(prefix, example, work, build_example, problems):
     if without.returncode != 3 or "'AuroraForCausalLM' is unknown" not in without.stderr:
         problems.append(f"without the plugin: exit {without.returncode}, {without.stderr.strip()}")
     step([work / "embed" / "embed", "--plugin", aurora[1], model, 2, 3, 4], problems)
+    if not problems:
+        quant_method(prefix, example, work, problems)
+
+
+def quant_method(prefix, example, work, problems):
+    """A model in the plugin's format has the logits of the weights that it stands for; without the plugin it is refused."""
+    coded, plain = work / "coded", work / "plain"
+    make_pair(example.parent / "tests" / "goldens" / "llama_hd64", coded, plain)
+    plugin = ["--custom-module-dirs", work / "out_of_tree_quant" / "sym4.so"]
+
+    def logits(model, options):
+        output = work / f"{model.name}.safetensors"
+        return output, [prefix / "bin" / "tenon", "logits", model, "--compute", "fp32", "--ids", "1,2,3,40,5", "-o", output, *options]
+
+    (got, with_plugin), (want, without) = logits(coded, plugin), logits(plain, [])
+    step(with_plugin, problems)
+    step(without, problems)
+    if not problems:
+        pairs = list(zip(golden_tensor(got, "logits"), golden_tensor(want, "logits")))
+        worst = max(abs(a - b) if a == a else float("inf") for a, b in pairs)
+        if not pairs or worst > 2e-4:
+            problems.append(f"sym4: logits are off by {worst}")
+    refused = subprocess.run([str(a) for a in logits(coded, [])[1]], capture_output=True, text=True)
+    if refused.returncode != 3 or '"sym4", known are' not in refused.stderr:
+        problems.append(f"without the quantisation plugin: exit {refused.returncode}, {refused.stderr.strip()}")
+    shown = step([prefix / "bin" / "tenon", "explain", coded, *plugin], problems)
+    if "sym4.so" not in shown or "self_attn.k_proj: plain (excluded" not in shown:
+        problems.append(f"explain does not say who reads the weights: {shown}")
 
 
 def out_of_tree(root, build):

@@ -1,5 +1,5 @@
-// Vision encoders, draft builders, config readers and targets: slots of their own kinds beside the
-// models', under the same priority, each opened by its own look-up.
+// Vision encoders, draft builders, config readers, quantisation methods and targets: slots of their
+// own kinds beside the models', under the same priority, each opened by its own look-up.
 #include <gtest/gtest.h>
 
 #include "registry/fixtures.h"
@@ -161,6 +161,59 @@ TEST(ConfigReaders, BringAModelTypeOfTheirOwn) {
   EXPECT_EQ(registry.ArchitecturesOfModelType("alpha_next"),
             std::vector<std::string>{"AlphaForCausalLM"})
       << "a row of the index";
+}
+
+// Registers a method that says by its global scheme whose it is.
+test::Script WithQuantMethod(const std::string& name, const std::string& whose) {
+  return {.then = [=](Registrar& registrar) {
+    registrar.QuantMethod({.name = name, .read = [=](const QuantConfig&) -> Result<QuantRules> {
+                             QuantRules rules;
+                             rules.global.method = whose;
+                             return rules;
+                           }});
+    return Status();
+  }};
+}
+
+std::string ReaderOf(const Registry& registry, std::string_view name) {
+  for (const auto& [entry, provider] : registry.QuantMethods()) {
+    if (entry->name == name) return provider + " " + entry->read({})->global.method;
+  }
+  return "";
+}
+
+TEST(QuantMethods, OfProvidersTheLastWinsAndComesBack) {
+  for (const bool swapped : {false, true}) {
+    FakeZoo zoo;
+    Registry registry(kIndex, zoo.Builtins());
+    const std::string first = swapped ? "/p/b.so" : "/p/a.so";
+    const std::string last = swapped ? "/p/a.so" : "/p/b.so";
+    for (const std::string& name : {first, last}) {
+      ASSERT_TRUE(registry.AddExternal(zoo.External(name, WithQuantMethod("four", name))).ok());
+    }
+    EXPECT_EQ(registry.QuantMethods().size(), 1u);
+    EXPECT_EQ(ReaderOf(registry, "four"), last + " " + last);
+    EXPECT_EQ(registry.notes(), std::vector<std::string>{"quantisation method four: kept " + last +
+                                                         ", displaced " + first});
+    registry.Rebuild(std::vector<std::string>{first});
+    EXPECT_EQ(ReaderOf(registry, "four"), first + " " + first);
+    registry.Rebuild(std::vector<std::string>{first, last});
+    EXPECT_EQ(ReaderOf(registry, "four"), last + " " + last);
+  }
+}
+
+TEST(QuantMethods, WithoutANameOrAReaderFailTheirProvider) {
+  FakeZoo zoo;
+  Registry registry(kIndex, zoo.Builtins());
+  const Status unnamed = registry.AddExternal(zoo.External("/p/u.so", WithQuantMethod("", "x")));
+  test::ExpectWords(unnamed.message(), {"'/p/u.so'", "without a name"});
+  const Status silent =
+      registry.AddExternal(zoo.External("/p/s.so", {.then = [](Registrar& registrar) {
+                                          registrar.QuantMethod({.name = "four", .read = {}});
+                                          return Status();
+                                        }}));
+  test::ExpectWords(silent.message(), {"'/p/s.so'", "'four' without a reader"});
+  EXPECT_TRUE(registry.QuantMethods().empty());
 }
 
 TEST(Targets, OpenTheProviderOfTheirRow) {
