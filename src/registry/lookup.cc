@@ -232,6 +232,8 @@ std::vector<Registry::FoundEntry<Entry>> Registry::AllHeld() const {
   return found;
 }
 
+std::vector<Registry::Found> Registry::OpenModels() const { return AllHeld<ModelEntry>(); }
+
 std::vector<Registry::FoundEntry<AttentionBackendEntry>> Registry::AttentionBackends() const {
   return AllHeld<AttentionBackendEntry>();
 }

@@ -72,6 +72,11 @@ std::vector<ListedModel> ListModels(const Registry& registry) {
     it->why_not.clear();
     it->served = true;
     it->gguf.clear();
+    for (const Registry::Found& open : registry.OpenModels()) {
+      if (open.entry->architecture != external.architecture) continue;
+      it->kind = NameOf(open.entry->kind);
+      it->model_type = open.entry->traits.model_type;
+    }
   }
   return models;
 }

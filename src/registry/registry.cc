@@ -228,12 +228,14 @@ const Declaration* Registry::DeclarationOf(std::string_view architecture) const 
 
 void Registry::Import(std::vector<Declaration> declarations) {
   const std::lock_guard lock(mutex_);
+  std::erase_if(declarations, [&](const Declaration& declaration) {
+    return ExternalRecord(declaration.provider).provider.builtin;  // a name of ours is no library
+  });
   if (declarations == declared_) return;
   declared_ = std::move(declarations);
   externals_.clear();
   for (const Declaration& declaration : declared_) {
     Record& record = ExternalRecord(declaration.provider);
-    if (record.provider.builtin) continue;  // a name of ours is not a library
     if (std::find(externals_.begin(), externals_.end(), &record) == externals_.end()) {
       externals_.push_back(&record);
     }

@@ -77,6 +77,8 @@ class Registry {
   // Does this build serve it, by what the index says? CheckServed: why not.
   bool IsServed(const ArchitectureRow& row) const { return CheckServed(row).ok(); }
   Status CheckServed(const ArchitectureRow& row) const;
+  // The models that open providers serve, as they hold their slots; opens nothing.
+  std::vector<Found> OpenModels() const;
   // Every architecture that somebody serves or knows, for near names.
   std::vector<std::string> KnownArchitectures() const;
 

@@ -134,6 +134,12 @@ TEST_F(ImportTest, ADeclaredProviderThatIsGoneIsNotUnknown) {
   EXPECT_EQ(ProviderOf(registry_, "BetaForCausalLM"), "beta");
 }
 
+TEST_F(ImportTest, ANameOfABuiltinIsNoLibrary) {
+  registry_.Import({{"AlphaForCausalLM", "alpha"}, {"OnlyOne", "/p/one.so"}});
+  EXPECT_EQ(ProviderOf(registry_, "AlphaForCausalLM"), "alpha");
+  EXPECT_EQ(registry_.Export(), (std::vector<Declaration>{{"OnlyOne", "/p/one.so"}}));
+}
+
 TEST_F(ImportTest, ARebuiltRegistryEqualsTheFirst) {
   registry_.Import(Both());
   const std::vector<std::string> names = {"AlphaForCausalLM", "AlphaForMaskedLM", "OnlyOne",
