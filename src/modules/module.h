@@ -1,6 +1,6 @@
 // Module: base of everything that owns weights or is addressed by name, and Parameter: one weight.
-// Construction is on `meta`: shapes and dtypes, no bytes. There a parameter may be created and be
-// given a value for when it is absent; reading its numbers throws MetaError. The phases run over
+// Construction is on `meta`: shapes and dtypes, no bytes. There a parameter may be created and its
+// sizes be read, nothing else; reading its numbers throws MetaError. The phases run over
 // the whole tree, one after the other. Modules are immovable, because the tree and the tapes hold
 // their addresses. Not thread-safe.
 #pragma once
