@@ -39,7 +39,7 @@ LmHead::LmHead(const Scope& scope, Embedding& embedding, bool tied, bool has_bia
   auto& modules = context.modules;
   const bool borrows = context.OnThisStage() && tied && !IsPresent(context);
   if (borrows && std::find(modules.begin(), modules.end(), &embedding) == modules.end()) {
-    modules.push_back(&embedding);
+    modules.insert(modules.end() - 1, &embedding);  // before this one, which asks for its weights
   }
 }
 

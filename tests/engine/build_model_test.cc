@@ -9,6 +9,7 @@
 
 #include "plan/edited.h"
 #include "plan/wish.h"
+#include "support/sanitizer.h"
 #include "support/words.h"
 #include "tenon/engine/model_runner.h"
 #include "tenon/modules/embedding.h"
@@ -414,7 +415,9 @@ TEST(LargeConfigs, ArePlannedInLittleMemory) {
   for (const char* config : {kLlama70B, kDeepseekV3}) {
     const Cost cost = CostOfPlanning(config);
     RecordProperty("seconds", std::to_string(cost.seconds));
+#ifndef TN_UNDER_SANITIZER  // which keeps books of its own
     EXPECT_LT(cost.peak_kib, 50 * 1024) << config;
+#endif
   }
 }
 

@@ -41,7 +41,7 @@ std::vector<float> Product(const Problem& p, int64_t begin, int64_t end, int64_t
   args.x = p.x;
   args.x_stride = p.x_stride;
   args.num_tokens = p.num_tokens;
-  args.y = y.data() + skipped;
+  args.y = y.empty() ? nullptr : y.data() + skipped;
   args.y_stride = codes.rows;
   args.scales = {p.w->grid, skipped};
   test::Kernels()

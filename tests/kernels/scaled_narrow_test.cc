@@ -76,7 +76,7 @@ std::vector<float> FewProduct(const Problem& p, const FewTokensKernel& kernel) {
   // The others as a weight of their own, whose scales start in the middle of the grid.
   args.w += middle * args.row_bytes;
   args.bias = p.has_bias ? p.bias.data() + middle : nullptr;
-  args.y += middle;
+  if (!y.empty()) args.y += middle;
   args.scales.first_row = middle;
   kernel.matmul.run(args, 0, p.c.rows - middle);
   return y;

@@ -192,20 +192,24 @@ TEST(Keys, InTheSpellingOfTheFile) {
   bench.Put("module.model.layers.0.o.weight", {2, 3});
   bench.Open();
   for (const char* key : {"blk.0.attn_q", "model.layers.0.attn.q", "module.blk.0.attn_q"}) {
-    Quantiser quantiser(bench.context(), Rules().Layer(key, 1), {});
+    const QuantRules rules = Rules().Layer(key, 1);
+    Quantiser quantiser(bench.context(), rules, {});
     EXPECT_EQ(quantiser.SchemeOf({.path = "model.layers.0.attn.q"})->block_rows, 1) << key;
   }
   for (const char* key : {"module.model.layers.0.o", "model.layers.0.o",
                           "model.language_model.layers.0.o", "_orig_mod.model.layers.0.o"}) {
-    Quantiser quantiser(bench.context(), Rules().Layer(key, 1), {});
+    const QuantRules rules = Rules().Layer(key, 1);
+    Quantiser quantiser(bench.context(), rules, {});
     EXPECT_EQ(quantiser.SchemeOf({.path = "model.layers.0.o"})->block_rows, 1) << key;
   }
   for (const char* glob : {"model.language_model.layers.0.*", "module.model.layers.?.o"}) {
-    Quantiser quantiser(bench.context(), Rules().Exclude(glob, Match::kGlob), {});
+    const QuantRules rules = Rules().Exclude(glob, Match::kGlob);
+    Quantiser quantiser(bench.context(), rules, {});
     EXPECT_TRUE(quantiser.SchemeOf({.path = "model.layers.0.o"})->is_plain()) << glob;
   }
   // Patterns are written for the names in the file.
-  Quantiser pattern(bench.context(), Rules().Exclude("re:module\\..*o$", Match::kRegex), {});
+  const QuantRules of_pattern = Rules().Exclude("re:module\\..*o$", Match::kRegex);
+  Quantiser pattern(bench.context(), of_pattern, {});
   EXPECT_TRUE(pattern.SchemeOf({.path = "model.layers.0.o"})->is_plain());
 }
 

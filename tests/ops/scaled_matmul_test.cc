@@ -112,6 +112,7 @@ TEST(ScaledMatmulOp, SegmentsOfAllKinds) {
               Matmul(run.tape(), s.refs, run.Input(Shape{num_tokens, s.kCols}, x, placement))};
         })[0];
         ASSERT_EQ(y.size(), At(num_tokens * s.rows));
+        if (num_tokens == 0) continue;
         int64_t first = 0;
         for (size_t i = 0; i < s.refs.size(); ++i) {
           ExpectProduct(s.weights[i], s.refs[i], x, y.data() + first, s.rows);
