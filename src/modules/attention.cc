@@ -24,7 +24,7 @@ AttentionCore::AttentionCore(const Scope& scope, const AttentionSpec& spec)
   const ConstructionOptions& options = scope.context().options;
   spec_.kv_dtype = options.kv_dtype.value;
   spec_.compute = options.compute.value;
-  const int64_t row_bytes = spec_.CachedWidth() * RowBytes(spec_.kv_dtype, 1);
+  const int64_t row_bytes = spec_.Cached(KvLayout::kNhd).RowBytes();
   spec_.page_tokens = options.page_tokens.value > 0
                           ? static_cast<int32_t>(options.page_tokens.value)
                           : PageTokensFor(row_bytes);
@@ -59,9 +59,9 @@ void AttentionCore::SelectAttention(LoadContext& context) {
   CacheSpec cache;
   cache.kind = spec_.kind == AttentionKind::kCross ? CacheKind::kCross : CacheKind::kPagedRows;
   cache.layer = spec_.layer;
-  cache.row_bytes = spec_.CachedWidth() * RowBytes(spec_.kv_dtype, 1);
   cache.dtype = spec_.kv_dtype;
   cache.layout = spec_.mla ? KvLayout::kRow : spec_.kv_layout.value_or(backend_->layout());
+  cache.row_bytes = spec_.Cached(cache.layout).RowBytes();
   cache.window = spec_.window;
   cache.page_tokens = spec_.page_tokens;
   context.caches.push_back({cache, &cache_});
