@@ -71,6 +71,10 @@ KvRowFormat KvRowFormatOf(DType dtype, int64_t width) {
   return {RowBytes(dtype, width), scales == 0 ? 0 : scales * row->one_scale_bytes};
 }
 
+bool KvGeometry::Exists() const {
+  return HasKvRows(dtype, k_width) && (layout == KvLayout::kRow || HasKvRows(dtype, v_width));
+}
+
 int64_t KvGeometry::RowBytes() const {
   const int64_t k = KvRowFormatOf(dtype, k_width).bytes();
   if (layout == KvLayout::kRow) return k;

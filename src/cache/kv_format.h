@@ -54,7 +54,9 @@ struct KvGeometry {
   DType dtype = DType::kF32;
   KvLayout layout = KvLayout::kNhd;
 
-  // Of one token, K and V of all heads.
+  // Do rows of these widths exist in the dtype?
+  bool Exists() const;
+  // Of one token, K and V of all heads. Exists.
   int64_t RowBytes() const;
 };
 
