@@ -69,6 +69,8 @@ struct AttentionSpec {
   std::optional<RelativeBias> relative_bias = {};
   std::optional<MlaGeometry> mla = {};
 
+  // Does a row go out of sight as the sequence grows?
+  bool IsLocal() const { return window.has_value() || chunk.has_value(); }
   // Elements of one cached row, K and V together: the one place that knows MLA caches its latent
   // once.
   int64_t CachedWidth() const {
