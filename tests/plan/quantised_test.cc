@@ -6,6 +6,7 @@
 #include "plan/edited.h"
 #include "plan/wish.h"
 #include "support/words.h"
+#include "tenon/modules/attention.h"
 #include "tenon/plan/report.h"
 
 namespace tenon {
