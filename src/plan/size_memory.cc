@@ -41,7 +41,7 @@ struct ShapeOfStep {
   bool encode = false;
 };
 
-void Count(std::vector<std::pair<std::string, int>>& counts, const char* name) {
+void Count(std::vector<std::pair<std::string, int>>& counts, const std::string& name) {
   auto row = std::find_if(counts.begin(), counts.end(),
                           [&](const auto& count) { return count.first == name; });
   if (row == counts.end()) row = counts.insert(row, {name, 0});
@@ -60,11 +60,14 @@ StepSummary Summarise(const Tape& tape, std::string name) {
   summary.meetings = tape.meetings();
   summary.arena_bytes = tape.arena_bytes();
   summary.scratch_bytes = tape.scratch_bytes();
+  const char* before = "";
   for (const Tape::Record& record : tape.records()) {
     summary.weight_bytes += record.work.weight_bytes;
     summary.operations += record.work.operations;
     Count(summary.kernels, record.kernel);
     if (IsFused(record.op)) Count(summary.fused, record.op);
+    if (record.rows_inside > 0) Count(summary.fused, fmt::format("{}+{}", before, record.op));
+    before = record.op;
   }
   return summary;
 }
