@@ -75,11 +75,15 @@ StepSummary Summarise(const Tape& tape, std::string name) {
 // At the end of the longest context, where a step needs most.
 StepSummary RecordShape(PlannedModel& plan, const ShapeOfStep& step) {
   Tape tape(*plan.kernels);
-  StepShape shape(plan.cache_plan, step.num_tokens);
+  StepShape shape(plan.cache_plan, step.num_tokens, 1);
   // Encoders give logits for every row; decoders for the last.
   const int64_t logit_rows = plan.kind() == ModelKind::kEncoder ? step.num_tokens : 1;
   const int64_t kv_len = step.encode ? step.num_tokens : plan.max_seq_len;
-  shape.Set(step.phase, step.num_tokens, logit_rows, kv_len, plan.max_seq_len);
+  shape.Add({.phase = step.phase,
+             .rows = step.num_tokens,
+             .kv_len = kv_len,
+             .cross_len = plan.max_seq_len,
+             .logit_rows = logit_rows});
   StepPlans plans(plan.cache_plan);
   Forward pass(tape, shape.layout(), plans);
   if (step.phase == RequestPhase::kPrefill) {
