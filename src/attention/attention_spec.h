@@ -49,9 +49,12 @@ struct AttentionSpec {
   int64_t kv_heads = 0;
   int64_t head_dim = 0;  // of q and k
   int64_t v_head_dim = 0;
-  float scale = 0;                         // multiplies q.k
-  DType kv_dtype = DType::kF32;            // of cached rows; set before selection
-  Compute compute = Compute::kFp32;        // what products may round to; set before selection
+  float scale = 0;                   // multiplies q.k
+  DType kv_dtype = DType::kF32;      // of cached rows; set before selection
+  Compute compute = Compute::kFp32;  // what products may round to; set before selection
+  bool deterministic = false;  // a row's bits follow from its own sequence alone: not from the
+                               // team, the other sequences or the chunks of its prompt; set before
+                               // selection
   int32_t page_tokens = 16;                // set before selection
   std::optional<KvLayout> kv_layout = {};  // of rows shared with another layer; else the backend's
   std::optional<int64_t> window = {};      // a query sees itself and window - 1 keys before it

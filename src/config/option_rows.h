@@ -43,6 +43,10 @@ inline constexpr OptionRow kOptionRows[] = {
      "which rank of --tp times --pp, stage after stage", OptionStatus::kExperimental},
     {"compute", OptionKind::kEnum, &EngineOptions::compute, "auto", "auto|fp32|bf16", 0, 0, "",
      kPlans, "format of activations in matrix products; auto: the fastest that the weights allow"},
+    {"deterministic", OptionKind::kFlag, &EngineOptions::deterministic, "false", "", 0, 0, "",
+     kPlans,
+     "the same bits whatever the threads, the chunks of a prompt and the other sequences; products "
+     "are fp32"},
     {"weights", OptionKind::kEnum, &EngineOptions::weights, "auto", "auto|in-place|packed", 0, 0,
      "", kPlans,
      "how weights are held: in-place, as the file has them, or packed, copied into the order that "
@@ -66,8 +70,10 @@ inline constexpr OptionRow kOptionRows[] = {
      "else"},
     {"mm-encoder-only", OptionKind::kFlag, &EngineOptions::mm_encoder_only, "false", "", 0, 0, "",
      kExplain, "only the vision encoder of a model that takes images", OptionStatus::kExperimental},
+    {"max-sequences", OptionKind::kInt, &EngineOptions::max_sequences, "1", "", 1, 4096,
+     "sequences", kPlans, "sequences that are computed at a time"},
     {"prefill-chunk", OptionKind::kInt, &EngineOptions::prefill_chunk, "512", "", 1, 1 << 20,
-     "tokens", kPlans, "longest part of a prompt that is computed in one step"},
+     "tokens", kPlans, "most tokens of a step: longest part of a prompt computed at once"},
     {"mla-context-chunk", OptionKind::kInt, &EngineOptions::mla_context_chunk, "1024", "", 1,
      1 << 20, "tokens", kPlans,
      "cached tokens that latent attention expands at a time in a prefill"},

@@ -24,6 +24,7 @@ AttentionCore::AttentionCore(const Scope& scope, const AttentionSpec& spec)
   const ConstructionOptions& options = scope.context().options;
   spec_.kv_dtype = options.kv_dtype.value;
   spec_.compute = options.compute.value;
+  spec_.deterministic = options.deterministic;
   const int64_t row_bytes = spec_.CachedWidth() * RowBytes(spec_.kv_dtype, 1);
   spec_.page_tokens = options.page_tokens.value > 0
                           ? static_cast<int32_t>(options.page_tokens.value)

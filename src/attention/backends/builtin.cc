@@ -9,7 +9,7 @@ namespace {
 constexpr FeatureSet kEverything = Feature::kWindow | Feature::kChunk | Feature::kSoftcap |
                                    Feature::kSinks | Feature::kAlibi | Feature::kRelativeBias |
                                    Feature::kMla | Feature::kUnequalHeadDims | Feature::kEncoder |
-                                   Feature::kCross;
+                                   Feature::kCross | Feature::kDeterministic;
 constexpr ValueSet<DType> kPlainKv = Of(DType::kF32, DType::kBF16);
 
 constexpr KernelRow Generic(std::string_view backend, std::string_view kernel, AttentionPhase phase,
@@ -31,7 +31,8 @@ constexpr KernelRow Bf16Prefill() {
   KernelRow row = Generic("NATIVE", backends::kBf16Prefill, AttentionPhase::kPrefill,
                           Of(KvLayout::kHnd, KvLayout::kNhd));
   row.isa = Isa::kAvx512Bf16Vnni;
-  row.features &= ~static_cast<FeatureSet>(Feature::kMla);
+  // Decode rounds less, so a row's bits would depend on the phase that it comes in.
+  row.features &= ~(Feature::kMla | Feature::kDeterministic);
   row.computes = Of(Compute::kBf16);
   row.most_heads_per_kv_head = kAttendBlockQueries;
   return row;
