@@ -53,8 +53,12 @@ inline constexpr OptionRow kOptionRows[] = {
      "the kernels read best; auto: packed where that pays"},
     {"attn-backend", OptionKind::kEnum, &EngineOptions::attn_backend, "auto", "auto|{attn-backend}",
      0, 0, "", kPlans, "attention backend of all layers; auto: the first that supports the model"},
-    {"kv-dtype", OptionKind::kEnum, &EngineOptions::kv_dtype, "auto", "auto|f32|bf16", 0, 0, "",
-     kPlans, "format of cached keys and values; auto: as the checkpoint says, else as computed"},
+    {"kv-dtype", OptionKind::kEnum, &EngineOptions::kv_dtype, "auto",
+     "auto|f32|bf16|fp16|fp8|fp8_e4m3|int8|nvfp4", 0, 0, "", kPlans,
+     "format of cached keys and values, of layers with a window or chunk (window) and without "
+     "(full) "
+     "where they are to differ; auto: as the checkpoint says, else as computed",
+     OptionStatus::kStable, "", 0, "full|window"},
     {"page-tokens", OptionKind::kInt, &EngineOptions::page_tokens, "auto", "auto|16|32|64|128|256",
      16, 256, "tokens", kPlans, "tokens per page of the cache; auto: by the size of a row"},
     {"kv-tokens", OptionKind::kInt, &EngineOptions::kv_tokens, "auto", "auto", 1, kInt32Max,

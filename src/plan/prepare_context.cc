@@ -26,25 +26,6 @@ Status CheckBackendName(const Sourced<std::string>& wanted, const BackendTable& 
                                 wanted.origin.Text(), Join(BackendNames(table), ", ")));
 }
 
-Result<DType> ResolveKvDtype(const EngineOptions& options, LoadContext& context) {
-  const std::string& wanted = options.kv_dtype.value;
-  if (EqualsIgnoreCase(wanted, "auto")) {
-    const DType dtype =
-        context.options.compute.value == Compute::kBf16 ? DType::kBF16 : DType::kF32;
-    context.Record({.field = "kv_dtype",
-                    .requested = "auto",
-                    .resolved = std::string(NameOf(dtype)),
-                    .by = "options",
-                    .why = "the compute dtype"});
-    return dtype;
-  }
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    if (EqualsIgnoreCase(wanted, NameOf(dtype))) return dtype;
-  }
-  return UsageError(fmt::format("kv-dtype = '{}' (set by {}), allowed: auto, f32, bf16", wanted,
-                                options.kv_dtype.origin.Text()));
-}
-
 // Narrow products round differently for few and for many rows.
 Result<Compute> DeterministicCompute(const EngineOptions& options, LoadContext& context) {
   const Sourced<std::string>& wanted = options.compute;
@@ -180,8 +161,7 @@ Status PrepareContext(PlannedModel& plan) {
                       ResolveCompute(options, context, *plan.kernels));
   context.kernels = plan.kernels;
   TN_ASSIGN_OR_RETURN(context.options.packing, ResolvePacking(options.weights, context));
-  TN_ASSIGN_OR_RETURN(context.options.kv_dtype.value, ResolveKvDtype(options, context));
-  context.options.kv_dtype.origin = options.kv_dtype.origin;
+  TN_RETURN_IF_ERROR(ResolveKvDTypes(plan));
   context.options.attention_backend = options.attn_backend;
   context.options.page_tokens = {options.page_tokens.value.value_or(0), options.page_tokens.origin};
   context.attributes = {{"model.path", plan.checkpoint->path()},

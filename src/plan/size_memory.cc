@@ -200,6 +200,14 @@ int64_t MostTokens(const PlannedModel& plan) {
   return std::clamp<int64_t>(Budget(plan) / RowBytesOf(plan), 1, kLongestStep);
 }
 
+// A smaller cache, where rows can be.
+std::string_view SmallerRows(const PlannedModel& plan) {
+  const DType dtype = plan.context->options.kv_dtype.value;
+  if (!plan.quant.kv_algorithm.empty()) return "";
+  if (dtype == DType::kF32) return " --kv-dtype bf16,";
+  return dtype == DType::kBF16 || dtype == DType::kF16 ? " --kv-dtype int8," : "";
+}
+
 Status DoesNotFitAt(const PlannedModel& plan, int64_t wanted, int64_t needed, int64_t longest) {
   return DoesNotFit(fmt::format(
       "weights of {} and a context of {} tokens need {} together, {} of {} may be used; the "
@@ -207,7 +215,7 @@ Status DoesNotFitAt(const PlannedModel& plan, int64_t wanted, int64_t needed, in
       "context that fits is {}; fix: {}",
       BytesText(plan.memory.weights_held + plan.memory.weights_derived), wanted, BytesText(needed),
       BytesText(Budget(plan)), BytesText(plan.context->machine.available_bytes), longest,
-      longest > 0 ? fmt::format("--max-seq-len {}, --kv-dtype bf16, or more memory", longest)
+      longest > 0 ? fmt::format("--max-seq-len {},{} or more memory", longest, SmallerRows(plan))
                   : "a smaller model or more memory"));
 }
 

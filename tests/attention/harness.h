@@ -176,9 +176,9 @@ class Sequences {
 inline CacheSpec CacheSpecOf(const AttentionSpec& spec, const AttentionBackend& backend) {
   CacheSpec cache;
   cache.kind = spec.kind == AttentionKind::kCross ? CacheKind::kCross : CacheKind::kPagedRows;
-  cache.row_bytes = spec.CachedWidth() * RowBytes(spec.kv_dtype, 1);
   cache.dtype = spec.kv_dtype;
   cache.layout = spec.mla ? KvLayout::kRow : spec.kv_layout.value_or(backend.layout());
+  cache.row_bytes = spec.Cached(cache.layout).RowBytes();
   cache.window = spec.window;
   cache.page_tokens = spec.page_tokens;
   return cache;
