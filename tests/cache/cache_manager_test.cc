@@ -160,7 +160,7 @@ TEST(CacheManager, StatesGoBackToSnapshotsOnly) {
               HasSubstr("of 20 rows cannot go back to 12; snapshots were taken at {10, 15}"));
   EXPECT_EQ(m.LengthOf(s), 20);
   EXPECT_TRUE(m.Keep(s, 20).ok());
-  m.Restore(fifteen);
+  ASSERT_TRUE(m.Restore(fifteen).ok());
   EXPECT_EQ(m.LengthOf(s), 15);
   EXPECT_EQ(Get(f.State(5, m.SlotOf(s))), 15);
   EXPECT_EQ(Get(f.State(6, m.SlotOf(s)) + 192), -15);
