@@ -140,6 +140,7 @@ void CacheManager::Grow(size_t group, int32_t sequence, int64_t tokens) {
 Status CacheManager::Append(int32_t sequence, int64_t tokens) {
   Sequence& s = At(sequence);
   TN_CHECK(tokens >= 0, "rows are added; Keep takes them away");
+  if (tokens == 0) return {};
   // First ask, then take: a failure changes nothing.
   for (size_t g = 0; g < groups_.size(); ++g) {
     if (HasRows(g)) TN_RETURN_IF_ERROR(AskToGrow(g, sequence, tokens));
