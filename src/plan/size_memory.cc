@@ -41,7 +41,7 @@ struct ShapeOfStep {
   bool encode = false;
 };
 
-void Count(std::vector<std::pair<std::string, int>>& counts, const char* name) {
+void Count(std::vector<std::pair<std::string, int>>& counts, const std::string& name) {
   auto row = std::find_if(counts.begin(), counts.end(),
                           [&](const auto& count) { return count.first == name; });
   if (row == counts.end()) row = counts.insert(row, {name, 0});
@@ -60,11 +60,14 @@ StepSummary Summarise(const Tape& tape, std::string name) {
   summary.meetings = tape.meetings();
   summary.arena_bytes = tape.arena_bytes();
   summary.scratch_bytes = tape.scratch_bytes();
+  const char* before = "";
   for (const Tape::Record& record : tape.records()) {
     summary.weight_bytes += record.work.weight_bytes;
     summary.operations += record.work.operations;
     Count(summary.kernels, record.kernel);
     if (IsFused(record.op)) Count(summary.fused, record.op);
+    if (record.rows_inside > 0) Count(summary.fused, fmt::format("{}+{}", before, record.op));
+    before = record.op;
   }
   return summary;
 }
@@ -72,11 +75,15 @@ StepSummary Summarise(const Tape& tape, std::string name) {
 // At the end of the longest context, where a step needs most.
 StepSummary RecordShape(PlannedModel& plan, const ShapeOfStep& step) {
   Tape tape(*plan.kernels);
-  StepShape shape(plan.cache_plan, step.num_tokens);
+  StepShape shape(plan.cache_plan, step.num_tokens, 1);
   // Encoders give logits for every row; decoders for the last.
   const int64_t logit_rows = plan.kind() == ModelKind::kEncoder ? step.num_tokens : 1;
   const int64_t kv_len = step.encode ? step.num_tokens : plan.max_seq_len;
-  shape.Set(step.phase, step.num_tokens, logit_rows, kv_len, plan.max_seq_len);
+  shape.Add({.phase = step.phase,
+             .rows = step.num_tokens,
+             .kv_len = kv_len,
+             .cross_len = plan.max_seq_len,
+             .logit_rows = logit_rows});
   StepPlans plans(plan.cache_plan);
   Forward pass(tape, shape.layout(), plans);
   if (step.phase == RequestPhase::kPrefill) {

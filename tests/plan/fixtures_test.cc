@@ -416,6 +416,7 @@ std::vector<Row> WeightsRows() {
        .words = {"model.layers.1.self_attn.k_proj.weight", "[48, 64]", "config says [64, 64]"}},
       {.name = "bias_unused",
        .words = {"model.layers.0.self_attn.q_proj.bias", "does not use this tensor",
+                 "the model has model.layers.0.self_attn.q_proj.weight",
                  "--allow-downgrade weights.unused"}},
       {.name = "quantised_missing_scale",
        .words = {"model.layers.1.mlp.up_proj.weight: its scales are missing",
