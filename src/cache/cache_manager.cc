@@ -20,7 +20,7 @@ Result<std::unique_ptr<CacheManager>> CacheManager::Create(std::span<const Cache
     TN_RETURN_IF_ERROR(manager->AddGroup(manager->plan_.groups[g], static_cast<int>(g), caches,
                                          sizing.max_sequences));
   }
-  if (manager->plan_.prefix_blocks > 0) manager->MakePrefixTree();
+  if (manager->plan_.prefix_nodes > 0) manager->MakePrefixTree();
   for (size_t i = 0; i < specs.size(); ++i) {
     const size_t owner = OwnerOf(specs, i);
     if (owner != i) *caches[i] = *caches[owner];
@@ -60,7 +60,7 @@ void CacheManager::MakePrefixTree() {
     groups_[g].in_tree = of_tree.size();
     of_tree.push_back({&*groups_[g].pool, plan_.groups[g].spec.DropsRows()});
   }
-  tree_.emplace(plan_.prefix_blocks, of_tree);
+  tree_.emplace(plan_.prefix_nodes, of_tree);
   tables_.resize(of_tree.size());
 }
 
@@ -251,7 +251,7 @@ int32_t CacheManager::FindSnapshotSlot() {
   for (size_t i = 0; i < snapshots_.size(); ++i) {
     SnapshotEntry& e = snapshots_[i];
     if (e.sequence >= 0) continue;
-    if (e.block.block < 0 || !tree_->Lives(e.block)) {
+    if (e.node.node < 0 || !tree_->Lives(e.node)) {
       e = {};
       return static_cast<int32_t>(i);
     }
@@ -260,7 +260,7 @@ int32_t CacheManager::FindSnapshotSlot() {
   }
   if (oldest < 0) return -1;
   SnapshotEntry& e = snapshots_[static_cast<size_t>(oldest)];
-  tree_->SetState(e.block.block, -1);
+  tree_->SetState(e.node.node, -1);
   e = {};
   return oldest;
 }

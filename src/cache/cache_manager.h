@@ -50,9 +50,9 @@ class CacheManager {
   Result<Admission> AdmitWithPrefix(std::span<const int32_t> tokens, const PrefixKey& key = {},
                                     int64_t keep_for_compute = 1);
   // Offers the sequence's rows to later ones. `tokens`: all of it from the first on, no more than
-  // it has rows, all written. Whole blocks of kPrefixBlock tokens count; what was offered before
+  // it has rows, all written. Whole groups of kPrefixTokens count; what was offered before
   // costs nothing. kKeep: also a copy of its states as they are now, if tokens is a multiple of
-  // kPrefixBlock and all its rows, and a snapshot is to be had; models with states can be
+  // kPrefixTokens and all its rows, and a snapshot is to be had; models with states can be
   // continued at such lengths only.
   void Publish(int32_t sequence, std::span<const int32_t> tokens,
                PublishStates states = PublishStates::kNone);
@@ -119,13 +119,13 @@ class CacheManager {
     int64_t length = 0;
     int64_t cross_length = 0;
     PrefixKey key = {};
-    PrefixTree::Ref published = {};  // the last block that it is known to have
+    PrefixTree::Ref published = {};  // the last node that it is known to have
   };
-  // Of a sequence, of a published block, or unused.
+  // Of a sequence, of a published node, or unused.
   struct SnapshotEntry {
     int32_t sequence = -1;
     int64_t length = 0;
-    PrefixTree::Ref block = {};
+    PrefixTree::Ref node = {};
     uint64_t last_use = 0;
   };
 
@@ -163,8 +163,8 @@ class CacheManager {
   int64_t StateBefore(const PrefixTree::Match& match, int64_t length) const;
   int64_t MissingRow(const PrefixTree::Match& match, int64_t length) const;
   void TakePrefix(int32_t sequence, const PrefixTree::Match& match, int64_t length);
-  int32_t PublishBlocks(Sequence& s, int32_t sequence, std::span<const int32_t> tokens);
-  void KeepState(int32_t sequence, int32_t block);
+  int32_t PublishNodes(Sequence& s, int32_t sequence, std::span<const int32_t> tokens);
+  void KeepState(int32_t sequence, int32_t node);
   Status CheckStates() const;
 
   CachePlan plan_;

@@ -97,17 +97,17 @@ Status SizeGroup(const CacheSizing& sizing, CacheGroupPlan& group) {
 // For tokens that are published: their number is bounded by the pages that hold their rows.
 Status SizePrefixes(const CacheSizing& sizing, CachePlan& plan) {
   std::vector<PrefixTree::GroupSizes> groups;
-  int64_t blocks = CeilDiv(sizing.tokens, kPrefixBlock) + sizing.max_sequences;
+  int64_t nodes = CeilDiv(sizing.tokens, kPrefixTokens) + sizing.max_sequences;
   for (const CacheGroupPlan& group : plan.groups) {
     if (group.spec.kind == CacheKind::kCross) return {};  // rows depend on the encoder's input, too
     if (group.spec.kind != CacheKind::kPagedRows) continue;
     groups.push_back({group.pages, group.page_tokens});
     if (!group.spec.DropsRows())
-      blocks = std::min(blocks, group.pages * group.page_tokens / kPrefixBlock);
+      nodes = std::min(nodes, group.pages * group.page_tokens / kPrefixTokens);
   }
   if (!sizing.prefix_reuse || plan.groups.empty()) return {};
-  plan.prefix_blocks = std::min<int64_t>(blocks, std::numeric_limits<int32_t>::max());
-  plan.prefix_bytes = PrefixTree::BytesFor(plan.prefix_blocks, groups);
+  plan.prefix_nodes = std::min<int64_t>(nodes, std::numeric_limits<int32_t>::max());
+  plan.prefix_bytes = PrefixTree::BytesFor(plan.prefix_nodes, groups);
   return Add(plan.bytes, plan.prefix_bytes, plan.bytes);
 }
 

@@ -43,8 +43,8 @@ struct CacheGroupPlan {
 
 struct CachePlan {
   std::vector<CacheGroupPlan> groups;
-  int64_t prefix_blocks = 0;  // published blocks of tokens that can be remembered
-  int64_t prefix_bytes = 0;   // for which this is needed
+  int64_t prefix_nodes = 0;  // of kPrefixTokens published tokens, that can be remembered
+  int64_t prefix_bytes = 0;  // for which this is needed
   int64_t bytes = 0;
 
   // Cache bytes that one more token of one sequence takes, page rounding aside, while it is shorter

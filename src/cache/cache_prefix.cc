@@ -10,9 +10,9 @@ namespace tenon {
 
 // The longest length below `length` at which a state was kept.
 int64_t CacheManager::StateBefore(const PrefixTree::Match& match, int64_t length) const {
-  int64_t blocks = length / kPrefixBlock;
-  while (blocks > 0 && tree_->state(match.blocks[static_cast<size_t>(blocks - 1)]) < 0) --blocks;
-  return blocks * kPrefixBlock;
+  int64_t nodes = length / kPrefixTokens;
+  while (nodes > 0 && tree_->state(match.nodes[static_cast<size_t>(nodes - 1)]) < 0) --nodes;
+  return nodes * kPrefixTokens;
 }
 
 // The last of the rows that the query after `length` rows sees and that are gone; -1: none is.
@@ -21,10 +21,10 @@ int64_t CacheManager::MissingRow(const PrefixTree::Match& match, int64_t length)
     if (!HasRows(g)) continue;
     const int64_t page_tokens = groups_[g].pool->page_tokens();
     const int64_t first = plan_.groups[g].spec.FirstSeen(length);
-    // Page by page, of each the last row: its block's page has the rows before it, too.
+    // Page by page, of each the last row: its node's page has the rows before it, too.
     for (int64_t row = length - 1; row >= first; row = row / page_tokens * page_tokens - 1) {
-      const int32_t block = match.blocks[static_cast<size_t>(row / kPrefixBlock)];
-      if (tree_->PageOf(block, groups_[g].in_tree, row) < 0) return row;
+      const int32_t node = match.nodes[static_cast<size_t>(row / kPrefixTokens)];
+      if (tree_->PageOf(node, groups_[g].in_tree, row) < 0) return row;
     }
   }
   return -1;
@@ -37,7 +37,7 @@ int64_t CacheManager::Reusable(const PrefixTree::Match& match) const {
     if (length == 0) return 0;
     const int64_t missing = MissingRow(match, length);
     if (missing < 0) return length;
-    length = missing / kPrefixBlock * kPrefixBlock;  // without the block that lacks it
+    length = missing / kPrefixTokens * kPrefixTokens;  // without the node that lacks it
   }
 }
 
@@ -51,14 +51,14 @@ void CacheManager::TakePrefix(int32_t sequence, const PrefixTree::Match& match, 
     pool.BeginDropped(sequence, dropped);
     for (int64_t j = dropped; j < pool.PagesFor(length); ++j) {
       const int64_t row = std::min((j + 1) * page_tokens, length) - 1;
-      const int32_t block = match.blocks[static_cast<size_t>(row / kPrefixBlock)];
-      pool.Adopt(sequence, tree_->PageOf(block, groups_[g].in_tree, row));
+      const int32_t node = match.nodes[static_cast<size_t>(row / kPrefixTokens)];
+      pool.Adopt(sequence, tree_->PageOf(node, groups_[g].in_tree, row));
     }
   }
   s.length = length;
-  const int64_t whole = length / kPrefixBlock;
+  const int64_t whole = length / kPrefixTokens;
   if (whole == 0) return;
-  const int32_t last = match.blocks[static_cast<size_t>(whole - 1)];
+  const int32_t last = match.nodes[static_cast<size_t>(whole - 1)];
   s.published = tree_->RefOf(last);
   if (!plan_.HasStates()) return;
   const int32_t state = tree_->state(last);
@@ -79,40 +79,39 @@ Result<Admission> CacheManager::AdmitWithPrefix(std::span<const int32_t> tokens,
   return admission;
 }
 
-// The last block of `tokens`, -1: not all could be offered.
-int32_t CacheManager::PublishBlocks(Sequence& s, int32_t sequence,
-                                    std::span<const int32_t> tokens) {
+// The last node of `tokens`, -1: not all could be offered.
+int32_t CacheManager::PublishNodes(Sequence& s, int32_t sequence, std::span<const int32_t> tokens) {
   for (size_t g = 0; g < groups_.size(); ++g) {
     if (HasRows(g)) tables_[groups_[g].in_tree] = groups_[g].pool->TableOf(sequence);
   }
-  const auto blocks = static_cast<int64_t>(tokens.size()) / kPrefixBlock;
-  int32_t block = -1;
+  const auto nodes = static_cast<int64_t>(tokens.size()) / kPrefixTokens;
+  int32_t node = -1;
   int64_t done = 0;
   if (tree_->Lives(s.published)) {
-    block = s.published.block;
-    done = tree_->depth(block) + 1;
+    node = s.published.node;
+    done = tree_->depth(node) + 1;
   }
-  for (; done < blocks; ++done) {
-    const auto part = tokens.subspan(static_cast<size_t>(done * kPrefixBlock), kPrefixBlock);
-    const int32_t next = tree_->Publish(block, s.key, part, tables_);
+  for (; done < nodes; ++done) {
+    const auto part = tokens.subspan(static_cast<size_t>(done * kPrefixTokens), kPrefixTokens);
+    const int32_t next = tree_->Publish(node, s.key, part, tables_);
     if (next < 0) return -1;
     s.published = tree_->RefOf(next);
-    block = next;
+    node = next;
   }
-  return done == blocks ? block : -1;
+  return done == nodes ? node : -1;
 }
 
-void CacheManager::KeepState(int32_t sequence, int32_t block) {
-  if (const int32_t kept = tree_->state(block); kept >= 0) {
+void CacheManager::KeepState(int32_t sequence, int32_t node) {
+  if (const int32_t kept = tree_->state(node); kept >= 0) {
     snapshots_[static_cast<size_t>(kept)].last_use = ++clock_;
     return;
   }
-  // As long as it has a state, the block does not go with those that make room for it.
-  tree_->SetState(block, std::numeric_limits<int32_t>::max());
+  // As long as it has a state, the node does not go with those that make room for it.
+  tree_->SetState(node, std::numeric_limits<int32_t>::max());
   const int32_t snapshot = FindSnapshotSlot();
-  tree_->SetState(block, snapshot);
+  tree_->SetState(node, snapshot);
   if (snapshot < 0) return;
-  snapshots_[static_cast<size_t>(snapshot)] = {.block = tree_->RefOf(block), .last_use = ++clock_};
+  snapshots_[static_cast<size_t>(snapshot)] = {.node = tree_->RefOf(node), .last_use = ++clock_};
   CopyStates(SlotOf(sequence), SnapshotSlot(snapshot));
 }
 
@@ -121,15 +120,14 @@ void CacheManager::Publish(int32_t sequence, std::span<const int32_t> tokens,
   Sequence& s = At(sequence);
   const auto rows = static_cast<int64_t>(tokens.size());
   TN_CHECK(rows <= s.length, "only rows that are there can be offered");
-  if (!tree_ || rows < kPrefixBlock) return;
+  if (!tree_ || rows < kPrefixTokens) return;
   if (!plan_.HasStates()) {
-    PublishBlocks(s, sequence, tokens);
+    PublishNodes(s, sequence, tokens);
     return;
   }
-  // Without a state at their end, blocks lead nowhere.
-  if (states == PublishStates::kNone || rows != s.length || rows % kPrefixBlock != 0) return;
-  if (const int32_t block = PublishBlocks(s, sequence, tokens); block >= 0)
-    KeepState(sequence, block);
+  // Without a state at their end, nodes lead nowhere.
+  if (states == PublishStates::kNone || rows != s.length || rows % kPrefixTokens != 0) return;
+  if (const int32_t node = PublishNodes(s, sequence, tokens); node >= 0) KeepState(sequence, node);
 }
 
 void CacheManager::Preempt(int32_t sequence, std::span<const int32_t> tokens) {
@@ -140,10 +138,10 @@ void CacheManager::Preempt(int32_t sequence, std::span<const int32_t> tokens) {
 Status CacheManager::CheckStates() const {
   for (size_t i = 0; i < snapshots_.size(); ++i) {
     const SnapshotEntry& e = snapshots_[i];
-    if (e.block.block < 0 || !tree_->Lives(e.block)) continue;
-    if (e.sequence >= 0 || tree_->state(e.block.block) != static_cast<int32_t>(i)) {
-      return InternalError(fmt::format("snapshot {}: of a published block that has state {}", i,
-                                       tree_->state(e.block.block)));
+    if (e.node.node < 0 || !tree_->Lives(e.node)) continue;
+    if (e.sequence >= 0 || tree_->state(e.node.node) != static_cast<int32_t>(i)) {
+      return InternalError(fmt::format("snapshot {}: of a published node that has state {}", i,
+                                       tree_->state(e.node.node)));
     }
   }
   return {};

@@ -81,7 +81,7 @@ class PagePool {
   void Adopt(int64_t sequence, int32_t page);
 
   // --- for the prefix tree
-  // One more block of rows, the last of which is row `rows` - 1 of the page, is held, or one less.
+  // A node of the tree holds the page up to its row `rows` - 1, or lets go of it.
   void Hold(int32_t page, int32_t rows);
   void Unhold(int32_t page);
   int32_t holds(int32_t page) const { return holds_[static_cast<size_t>(page)]; }

@@ -35,6 +35,7 @@ struct EngineOptions {
   Sourced<std::string> kv_dtype;      // auto | f32 | bf16
   Sourced<std::optional<int64_t>> page_tokens;
   Sourced<std::optional<int64_t>> kv_tokens;
+  Sourced<double> kv_fraction;
   Sourced<std::optional<int64_t>> max_seq_len;
   Sourced<int64_t> prefill_chunk;
   Sourced<int64_t> mla_context_chunk;

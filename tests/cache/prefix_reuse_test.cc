@@ -108,7 +108,7 @@ TEST(PrefixReuse, WholePagesAreSharedAndTheRestIsCopied) {
     Runner r({Rows(0, page_tokens)}, {.tokens = 2048, .max_sequences = 3});
     const std::vector<int32_t> tokens = Tokens(700);
     const int32_t a = r.Run(tokens, 0);
-    // 21 whole blocks of 32 are published: 672. 600 tokens agree, then 50 others follow.
+    // 21 times 32 tokens are published: 672. 600 tokens agree, then 50 others follow.
     const std::vector<int32_t> other = Join(Tokens(600), Tokens(50, 5000));
     const int32_t b = r.Run(other, 600);
     const auto of_a = r.manager->PagesOf(a, 0);
@@ -141,7 +141,7 @@ TEST(PrefixReuse, OtherKeysShareNothing) {
   r.RunAndFree(Tokens(64), 63);
 }
 
-TEST(PrefixReuse, OnlyPublishedWholeBlocksAreFound) {
+TEST(PrefixReuse, OnlyWholeGroupsOfPublishedTokensAreFound) {
   Runner r({Rows(0, 16)}, {.tokens = 512, .max_sequences = 2});
   const std::vector<int32_t> tokens = Tokens(80);
   const int32_t s = *r.manager->Admit();
@@ -166,7 +166,7 @@ TEST(PrefixReuse, NoneOfModelsWithAnEncoder) {
   CacheSpec cross = Rows(1, 16);
   cross.kind = CacheKind::kCross;
   Runner r({Rows(0, 16), cross}, {.tokens = 512, .cross_tokens = 64, .max_sequences = 2});
-  EXPECT_EQ(r.manager->plan().prefix_blocks, 0);
+  EXPECT_EQ(r.manager->plan().prefix_nodes, 0);
   r.RunAndFree(Tokens(64), 0);
   r.RunAndFree(Tokens(64), 0);
 }
@@ -235,15 +235,15 @@ TEST(PrefixReuse, RewindingInAFullCacheForgetsInstead) {
   ASSERT_TRUE(r.manager->Keep(s, 70).ok());
   r.Extend(s, Join(Tokens(70), Tokens(20, 700)));  // no page for a copy
   r.manager->Free(s);
-  EXPECT_EQ(r.manager->AdmitWithPrefix(Tokens(100))->reused_rows, 64);  // whole blocks again
+  EXPECT_EQ(r.manager->AdmitWithPrefix(Tokens(100))->reused_rows, 64);  // whole groups of 32 again
 }
 
-// The first blocks' page may go while a later page, which begins with the same rows, stays.
+// The first nodes' page may go while a later page, which begins with the same rows, stays.
 TEST(PrefixReuse, ALaterCopyOfAPageTakesOver) {
   Runner r({Rows(0, 128)}, {.tokens = 384, .max_sequences = 1});
-  r.RunAndFree(Tokens(70), 0);  // two blocks in a page
+  r.RunAndFree(Tokens(70), 0);  // two nodes in a page
   const std::vector<int32_t> tokens = Join(Tokens(60), Tokens(68, 700));
-  r.RunAndFree(tokens, 60);  // a copy of the page, now with four blocks of which one is the same
+  r.RunAndFree(tokens, 60);  // a copy of the page, now with four nodes of which one is the same
   r.RunAndFree(Tokens(200, 2000), 0);  // two pages: the unused one and the first one's
   r.RunAndFree(tokens, 127);
 }
@@ -289,7 +289,7 @@ TEST(PrefixReuse, OfStatesAlone) {
   Runner r({state}, {.tokens = 256, .max_sequences = 2, .max_snapshots = 3});
   r.RunAndFree(Tokens(100), 0);
   r.RunAndFree(Tokens(100), 96);
-  for (int i = 1; i < 20; ++i) r.RunAndFree(Tokens(90, i * 1000), 0);  // blocks make room, too
+  for (int i = 1; i < 20; ++i) r.RunAndFree(Tokens(90, i * 1000), 0);  // nodes make room, too
   r.RunAndFree(Tokens(90, 19'000), 64);
   r.RunAndFree(Tokens(100), 0);
 }
@@ -375,7 +375,7 @@ TEST(Windows, SequencesOfTheirLengthFitWhateverTheLengthOfOthers) {
   }
 }
 
-// The bytes of blocks are the plan's, whatever the groups are.
+// The bytes of nodes are the plan's, whatever the groups are.
 TEST(PrefixReuse, BytesAreThePlans) {
   CacheSpec state = {.kind = CacheKind::kState, .layer = 3, .state_bytes = 64};
   const std::vector<std::vector<CacheSpec>> models = {{Rows(0, 16)},
