@@ -36,6 +36,7 @@ struct EngineOptions {
   Sourced<std::string> kv_dtype;      // auto, a name of KvDTypes, or "full=NAME,window=NAME"
   Sourced<std::optional<int64_t>> page_tokens;
   Sourced<std::optional<int64_t>> kv_tokens;
+  Sourced<double> kv_fraction;
   Sourced<std::optional<int64_t>> max_seq_len;
   Sourced<int64_t> max_sequences;
   Sourced<int64_t> prefill_chunk;

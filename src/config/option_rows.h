@@ -63,6 +63,8 @@ inline constexpr OptionRow kOptionRows[] = {
      16, 256, "tokens", kPlans, "tokens per page of the cache; auto: by the size of a row"},
     {"kv-tokens", OptionKind::kInt, &EngineOptions::kv_tokens, "auto", "auto", 1, kInt32Max,
      "tokens", kPlans, "tokens that the cache holds in all; auto: by memory"},
+    {"kv-fraction", OptionKind::kReal, &EngineOptions::kv_fraction, "0.9", "", 0.01, 1, "", kPlans,
+     "share of the memory that the cache may fill up, weights and activations included"},
     {"max-seq-len", OptionKind::kInt, &EngineOptions::max_seq_len, "auto", "auto", 1, kInt32Max,
      "tokens", kPlans, "longest sequence, prompt and answer; auto: the model's maximum that fits"},
     {"allow-downgrade", OptionKind::kList, &EngineOptions::allow_downgrade, "", "", 0, 0, "",

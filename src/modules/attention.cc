@@ -69,6 +69,7 @@ void AttentionCore::SelectAttention(LoadContext& context) {
   cache.layout = spec_.mla ? KvLayout::kRow : spec_.kv_layout.value_or(backend_->layout());
   cache.row_bytes = spec_.Cached(cache.layout).RowBytes();
   cache.window = spec_.window;
+  cache.chunk = spec_.chunk;
   cache.page_tokens = spec_.page_tokens;
   context.caches.push_back({cache, &cache_});
 }

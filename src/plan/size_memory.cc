@@ -10,8 +10,6 @@
 namespace tenon {
 namespace {
 
-// A share of the free memory is left to others.
-constexpr double kMemoryFraction = 0.9;
 // Models without a stated maximum (recurrent, relative positions) get a generous one.
 constexpr int64_t kUnlimited = 32768;
 
@@ -154,7 +152,10 @@ Status PlanLength(PlannedModel& plan, int64_t max_seq_len) {
   const int64_t sequences = plan.options.max_sequences.value;
   plan.sizing = {.tokens = plan.options.kv_tokens.value.value_or(max_seq_len * sequences),
                  .cross_tokens = max_seq_len * sequences,
-                 .max_sequences = plan.options.max_sequences.value,
+                 .max_sequences = sequences,
+                 .max_sequence_tokens = max_seq_len,
+                 .max_step_tokens = plan.prefill_rows(),
+                 .prefix_reuse = sequences > 1,
                  .page_tokens = static_cast<int32_t>(plan.options.page_tokens.value.value_or(0))};
   TN_ASSIGN_OR_RETURN(plan.cache_plan, PlanCache(plan.cache_specs, plan.sizing));
   for (size_t g = 0; g < plan.cache_plan.groups.size(); ++g) {
@@ -168,7 +169,7 @@ Status PlanLength(PlannedModel& plan, int64_t max_seq_len) {
 }
 
 int64_t Budget(const PlannedModel& plan) {
-  return static_cast<int64_t>(kMemoryFraction *
+  return static_cast<int64_t>(plan.options.kv_fraction.value *
                               static_cast<double>(plan.context->machine.available_bytes));
 }
 
@@ -210,11 +211,12 @@ std::string_view SmallerRows(const PlannedModel& plan) {
 
 Status DoesNotFitAt(const PlannedModel& plan, int64_t wanted, int64_t needed, int64_t longest) {
   return DoesNotFit(fmt::format(
-      "weights of {} and a context of {} tokens need {} together, {} of {} may be used; the "
-      "longest "
-      "context that fits is {}; fix: {}",
+      "weights of {} and a context of {} tokens need {} together, {} of {} may be used "
+      "(kv-fraction "
+      "= {}, {}); the longest context that fits is {}; fix: {}",
       BytesText(plan.memory.weights_held + plan.memory.weights_derived), wanted, BytesText(needed),
-      BytesText(Budget(plan)), BytesText(plan.context->machine.available_bytes), longest,
+      BytesText(Budget(plan)), BytesText(plan.context->machine.available_bytes),
+      plan.options.kv_fraction.value, plan.options.kv_fraction.origin.Text(), longest,
       longest > 0 ? fmt::format("--max-seq-len {},{} or more memory", longest, SmallerRows(plan))
                   : "a smaller model or more memory"));
 }
