@@ -317,6 +317,29 @@ void ReadMlp(ConfigReader& reader, ModelConfig& config, const MlpSpec& spec) {
   config.activation = ReadActivation(reader, spec.activation, spec.default_activation);
 }
 
+std::vector<bool> ReadLayerTypes(ConfigReader& reader, const ModelConfig& config,
+                                 const LayerTypes& types,
+                                 const std::function<bool(int64_t)>& by_default) {
+  std::vector<bool> is_yes(static_cast<size_t>(config.layers.value));
+  if (!reader.Has("layer_types")) {
+    for (size_t i = 0; i < is_yes.size(); ++i) is_yes[i] = by_default(static_cast<int64_t>(i));
+    return is_yes;
+  }
+  const std::vector<std::string> names = reader.Strings("layer_types", {}).value;
+  if (names.size() != is_yes.size() && !IsPlaceholder(config.layers.origin)) {
+    reader.Error("layer_types", fmt::format("has {} entries, must have one for each of {} layers",
+                                            names.size(), is_yes.size()));
+  }
+  for (size_t i = 0; i < std::min(names.size(), is_yes.size()); ++i) {
+    is_yes[i] = names[i] == types.yes;
+    if (is_yes[i] || names[i] == types.no) continue;
+    reader.Error("layer_types", fmt::format("has '{}' for layer {}, allowed: {}, {}", names[i], i,
+                                            types.yes, types.no));
+    break;
+  }
+  return is_yes;
+}
+
 Sourced<int64_t> ReadExpertCount(ConfigReader& reader, const ModelConfig& config, const Keys& keys,
                                  int64_t fallback) {
   constexpr int64_t kMostInAll = 1 << 20;
