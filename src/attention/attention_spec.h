@@ -62,6 +62,7 @@ struct AttentionSpec {
   const float* const* alibi_slopes = nullptr;  // -> [heads]; null: none
   std::optional<RelativeBias> relative_bias = {};
   std::optional<MlaGeometry> mla = {};
+  bool custom_mask = false;  // requests may bring masks of their own (StepRequest::mask)
 
   // Elements of one cached row, K and V together: the one place that knows MLA caches its latent
   // once.

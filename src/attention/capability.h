@@ -124,7 +124,7 @@ struct BackendTable {
   // Any case, aliases too; null: unknown.
   const AttentionBackend* Find(std::string_view name) const;
 };
-// VANILLA and NATIVE with the given kernels.
+// NATIVE, FLASHINFER and VANILLA with the given kernels.
 BackendTable BuiltinBackends(const KernelTable& kernels);
 
 // The table for people: one line per kernel, one column per attribute.

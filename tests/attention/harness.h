@@ -10,7 +10,7 @@
 
 #include "attention/brute_force.h"
 #include "support/isa.h"
-#include "tenon/attention/capability.h"
+#include "tenon/attention/selector.h"
 #include "tenon/cache/cache_manager.h"
 #include "tenon/ops/kernel_choice.h"
 #include "tenon/tensor/buffer.h"
@@ -23,6 +23,15 @@ inline std::shared_ptr<const AttentionBackend> BackendNamed(std::string_view nam
     if (backend->name() == name) return backend;
   }
   return nullptr;
+}
+
+// Does some row of the backend serve the spec in every phase? The coverage test holds the rows to
+// that.
+inline bool Serves(const AttentionBackend& backend, const AttentionSpec& spec) {
+  MachineProfile machine;
+  machine.isa = Isa::kAvx512Bf16Vnni;
+  return SelectBackend({std::string(backend.name()), {}}, spec, machine, BuiltinBackends(Kernels()))
+             .backend != nullptr;
 }
 
 // Host numbers into a value.

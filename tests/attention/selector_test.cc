@@ -105,12 +105,12 @@ TEST(Selector, UnknownAndEmptyNamesListTheValidOnes) {
     EXPECT_EQ(choice.RefusalTexts().size(), 1u);
     return choice.RefusalTexts()[0];
   };
-  EXPECT_EQ(
-      text("vanila"),
-      "refused: selector: attention backend = 'vanila', supports {auto, NATIVE, VANILLA}; set "
-      "by --attn-backend; fix: --attn-backend VANILLA");
+  EXPECT_EQ(text("vanila"),
+            "refused: selector: attention backend = 'vanila', supports {auto, NATIVE, FLASHINFER, "
+            "VANILLA}; set by --attn-backend; fix: --attn-backend VANILLA");
   EXPECT_EQ(text(""),
-            "refused: selector: attention backend = '', supports {auto, NATIVE, VANILLA}; set by "
+            "refused: selector: attention backend = '', supports {auto, NATIVE, FLASHINFER, "
+            "VANILLA}; set by "
             "--attn-backend; fix: --attn-backend auto");
 }
 
@@ -164,8 +164,8 @@ TEST(Selector, WhatNobodySupportsSaysHowToChangeIt) {
   const SpecOrigins origins = {.kv_dtype = {Origin::Kind::kUser, "--kv-dtype"}};
   const Choice choice = SelectBackend({"auto", {}}, spec, {}, table, origins);
   EXPECT_EQ(choice.backend, nullptr);
-  // Two backends, two phases; the bf16 row three times: isa and compute too.
-  EXPECT_EQ(choice.refusals.size(), 7u);
+  // Three backends, two phases; the bf16 row three times: isa and compute too.
+  EXPECT_EQ(choice.refusals.size(), 9u);
   EXPECT_EQ(choice.RefusalTexts()[3],
             "refused: NATIVE/generic_prefill: kv_dtype = i8, supports {f32, bf16}; set by "
             "--kv-dtype; fix: --kv-dtype one of {f32, bf16}");
@@ -231,9 +231,10 @@ TEST(Selector, SpecsThatCannotBe) {
 
 TEST(Selector, MatrixHasALinePerRow) {
   const std::string matrix = CapabilityMatrix(Builtin());
-  EXPECT_THAT(matrix,
-              HasSubstr("NATIVE   generic_decode   decode   reference         {f32, bf16}  any"));
-  EXPECT_EQ(std::count(matrix.begin(), matrix.end(), '\n'), 6);
+  EXPECT_THAT(
+      matrix,
+      HasSubstr("NATIVE      generic_decode   decode   reference         {f32, bf16}  any"));
+  EXPECT_EQ(std::count(matrix.begin(), matrix.end(), '\n'), 8);
   for (const FeatureRow& f : Features()) EXPECT_THAT(matrix, HasSubstr(std::string(f.name)));
 }
 

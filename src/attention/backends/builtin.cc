@@ -37,6 +37,13 @@ constexpr KernelRow Bf16Prefill() {
   return row;
 }
 
+// Everything but chunks.
+constexpr KernelRow FlashInferRow(AttentionPhase phase) {
+  KernelRow row = Generic("FLASHINFER", "generic", phase, Of(KvLayout::kNhd, KvLayout::kHnd));
+  row.features &= ~static_cast<FeatureSet>(Feature::kChunk);
+  return row;
+}
+
 constexpr ValueSet<KvLayout> kByStrides = Of(KvLayout::kHnd, KvLayout::kNhd);
 constexpr ValueSet<KvLayout> kNhd = Of(KvLayout::kNhd);
 
@@ -45,6 +52,8 @@ constexpr KernelRow kRows[] = {
     Bf16Prefill(),
     Generic("NATIVE", "generic_prefill", AttentionPhase::kPrefill, kByStrides),
     Generic("NATIVE", "generic_decode", AttentionPhase::kDecode, kByStrides),
+    FlashInferRow(AttentionPhase::kPrefill),
+    FlashInferRow(AttentionPhase::kDecode),
     Generic("VANILLA", "loops", AttentionPhase::kPrefill, kNhd),
     Generic("VANILLA", "loops", AttentionPhase::kDecode, kNhd),
 };
@@ -54,7 +63,8 @@ constexpr KernelRow kRows[] = {
 BackendTable BuiltinBackends(const KernelTable& kernels) {
   BackendTable table;
   table.rows.assign(std::begin(kRows), std::end(kRows));
-  table.backends = {backends::MakeNative(kernels), backends::MakeVanilla(kernels)};
+  table.backends = {backends::MakeNative(kernels), backends::MakeFlashInfer(kernels),
+                    backends::MakeVanilla(kernels)};
   table.aliases = {{"TRTLLM", "NATIVE"}};  // TensorRT-LLM's name for its own paged backend
   return table;
 }
