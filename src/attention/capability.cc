@@ -50,6 +50,9 @@ constexpr FeatureRow kFeatures[] = {
     {Feature::kCross, "cross", [](const Spec& s) { return s.kind == AttentionKind::kCross; },
      [](const Spec&) { return std::string("yes"); },
      [](Spec s) { return s.kind = AttentionKind::kCross, s; }},
+    {Feature::kCustomMask, "custom_mask", [](const Spec& s) { return s.custom_mask; },
+     [](const Spec&) { return std::string("yes"); },
+     [](Spec s) { return s.custom_mask = true, s; }},
 };
 
 std::string TextOf(int64_t number) { return std::to_string(number); }

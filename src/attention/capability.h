@@ -31,6 +31,7 @@ enum class Feature : uint32_t {
   kUnequalHeadDims = 1u << 7,
   kEncoder = 1u << 8,
   kCross = 1u << 9,
+  kCustomMask = 1u << 10,
 };
 using FeatureSet = uint32_t;
 constexpr FeatureSet operator|(Feature a, Feature b) {

@@ -128,14 +128,15 @@ class Sequences {
     int64_t rows = 0;
     int64_t kv_len = 0;
     int64_t cross_len = 0;
+    const uint8_t* mask = nullptr;
   };
   void SetStep(const std::vector<Part>& parts) {
     requests_.clear();
     int32_t begin = 0;
     for (const Part& p : parts) {
       const auto end = static_cast<int32_t>(begin + p.rows);
-      requests_.push_back(
-          {p.phase, begin, end, static_cast<int32_t>(p.kv_len), static_cast<int32_t>(p.cross_len)});
+      requests_.push_back({p.phase, begin, end, static_cast<int32_t>(p.kv_len),
+                           static_cast<int32_t>(p.cross_len), p.mask});
       begin = end;
     }
     layout_.num_tokens = begin;
@@ -155,7 +156,8 @@ class Sequences {
   void SetRequests(const std::vector<TestRequest>& requests) {
     std::vector<Part> parts;
     for (const TestRequest& r : requests)
-      parts.push_back({r.phase, r.rows, r.before + r.rows, r.cross});
+      parts.push_back(
+          {r.phase, r.rows, r.before + r.rows, r.cross, r.mask.empty() ? nullptr : r.mask.data()});
     SetStep(parts);
   }
 

@@ -6,10 +6,10 @@
 namespace tenon {
 namespace {
 
-constexpr FeatureSet kEverything = Feature::kWindow | Feature::kChunk | Feature::kSoftcap |
-                                   Feature::kSinks | Feature::kAlibi | Feature::kRelativeBias |
-                                   Feature::kMla | Feature::kUnequalHeadDims | Feature::kEncoder |
-                                   Feature::kCross;
+constexpr FeatureSet kUsual = Feature::kWindow | Feature::kChunk | Feature::kSoftcap |
+                              Feature::kSinks | Feature::kAlibi | Feature::kRelativeBias |
+                              Feature::kMla | Feature::kUnequalHeadDims | Feature::kEncoder |
+                              Feature::kCross;
 constexpr ValueSet<DType> kPlainKv = Of(DType::kF32, DType::kBF16);
 
 constexpr KernelRow Generic(std::string_view backend, std::string_view kernel, AttentionPhase phase,
@@ -18,7 +18,7 @@ constexpr KernelRow Generic(std::string_view backend, std::string_view kernel, A
           .kernel = kernel,
           .phase = phase,
           .isa = Isa::kReference,
-          .features = kEverything,
+          .features = kUsual,
           .kv_dtypes = kPlainKv,
           .page_tokens = Any<int32_t>(),
           .layouts = layouts,
@@ -37,15 +37,22 @@ constexpr KernelRow Bf16Prefill() {
   return row;
 }
 
+// Plain loops for any spec.
+constexpr KernelRow VanillaRow(AttentionPhase phase) {
+  KernelRow row = Generic("VANILLA", "loops", phase, Of(KvLayout::kNhd));
+  row.features = row.features | Feature::kCustomMask;
+  return row;
+}
+
 // Everything but chunks.
 constexpr KernelRow FlashInferRow(AttentionPhase phase) {
   KernelRow row = Generic("FLASHINFER", "generic", phase, Of(KvLayout::kNhd, KvLayout::kHnd));
   row.features &= ~static_cast<FeatureSet>(Feature::kChunk);
+  row.features = row.features | Feature::kCustomMask;
   return row;
 }
 
 constexpr ValueSet<KvLayout> kByStrides = Of(KvLayout::kHnd, KvLayout::kNhd);
-constexpr ValueSet<KvLayout> kNhd = Of(KvLayout::kNhd);
 
 // In `auto` order.
 constexpr KernelRow kRows[] = {
@@ -54,8 +61,8 @@ constexpr KernelRow kRows[] = {
     Generic("NATIVE", "generic_decode", AttentionPhase::kDecode, kByStrides),
     FlashInferRow(AttentionPhase::kPrefill),
     FlashInferRow(AttentionPhase::kDecode),
-    Generic("VANILLA", "loops", AttentionPhase::kPrefill, kNhd),
-    Generic("VANILLA", "loops", AttentionPhase::kDecode, kNhd),
+    VanillaRow(AttentionPhase::kPrefill),
+    VanillaRow(AttentionPhase::kDecode),
 };
 
 }  // namespace
