@@ -57,7 +57,10 @@ struct AttentionSpec {
   // What cached numbers are stored divided by: fp8 and nvfp4, whose codes have a range.
   float k_scale = 1;
   float v_scale = 1;
-  Compute compute = Compute::kFp32;        // what products may round to; set before selection
+  Compute compute = Compute::kFp32;  // what products may round to; set before selection
+  // A row's bits follow from its own sequence alone: not from the team, the other sequences or the
+  // chunks of its prompt. Set before selection.
+  bool deterministic = false;
   int32_t page_tokens = 16;                // set before selection
   std::optional<KvLayout> kv_layout = {};  // of rows shared with another layer; else the backend's
   std::optional<int64_t> window = {};      // a query sees itself and window - 1 keys before it
@@ -68,6 +71,7 @@ struct AttentionSpec {
   const float* const* alibi_slopes = nullptr;  // -> [heads]; null: none
   std::optional<RelativeBias> relative_bias = {};
   std::optional<MlaGeometry> mla = {};
+  bool custom_mask = false;  // requests may bring masks of their own (StepRequest::mask)
 
   // Does a row go out of sight as the sequence grows?
   bool IsLocal() const { return window.has_value() || chunk.has_value(); }

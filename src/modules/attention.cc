@@ -28,6 +28,7 @@ AttentionCore::AttentionCore(const Scope& scope, const AttentionSpec& spec)
   if (window != full && spec_.kind != AttentionKind::kEncoder)
     spec_.other_kv_dtype = spec_.IsLocal() ? full : window;
   spec_.compute = options.compute.value;
+  spec_.deterministic = options.deterministic;
   if (options.page_tokens.value > 0) {
     spec_.page_tokens = static_cast<int32_t>(options.page_tokens.value);
   } else if (const KvGeometry rows = spec_.Cached(KvLayout::kNhd); rows.Exists()) {
@@ -68,6 +69,7 @@ void AttentionCore::SelectAttention(LoadContext& context) {
   cache.layout = spec_.mla ? KvLayout::kRow : spec_.kv_layout.value_or(backend_->layout());
   cache.row_bytes = spec_.Cached(cache.layout).RowBytes();
   cache.window = spec_.window;
+  cache.chunk = spec_.chunk;
   cache.page_tokens = spec_.page_tokens;
   context.caches.push_back({cache, &cache_});
 }

@@ -38,7 +38,8 @@ struct ConstructionOptions {
   std::optional<DType> window_kv_dtype = {};  // of layers with a window or chunk; empty: kv_dtype
   Sourced<int64_t> page_tokens = {0, {}};     // 0: by PageTokensFor
   WeightPacking packing = WeightPacking::kNever;
-  int threads = 1;  // that will work
+  bool deterministic = false;  // results depend neither on the threads nor on the batch
+  int threads = 1;             // that will work
   ParallelMapping mapping;
   bool headless = false;  // the checkpoint is a base model: a head may be absent (LmHead)
   int64_t mla_context_chunk = 4096;  // cached latent rows expanded at a time in an MLA prefill

@@ -19,8 +19,8 @@ StepShape::StepShape(const CachePlan& cache_plan, int64_t capacity, int64_t requ
     const CacheGroupPlan& group = cache_plan.groups[g];
     groups_[g].page_tokens = group.page_tokens;
     if (!IsPaged(group.spec.kind)) continue;
-    groups_[g].max_pages = static_cast<int32_t>(group.pages);
-    pages_[g].resize(static_cast<size_t>(requests * group.pages));
+    groups_[g].max_pages = static_cast<int32_t>(group.max_pages);
+    pages_[g].resize(static_cast<size_t>(requests * group.max_pages));
     groups_[g].pages = pages_[g].data();
   }
   layout_.token_ids = token_ids_.data();

@@ -10,7 +10,7 @@
 
 #include "attention/brute_force.h"
 #include "support/isa.h"
-#include "tenon/attention/capability.h"
+#include "tenon/attention/selector.h"
 #include "tenon/cache/cache_manager.h"
 #include "tenon/ops/kernel_choice.h"
 #include "tenon/tensor/buffer.h"
@@ -23,6 +23,15 @@ inline std::shared_ptr<const AttentionBackend> BackendNamed(std::string_view nam
     if (backend->name() == name) return backend;
   }
   return nullptr;
+}
+
+// Does some row of the backend serve the spec in every phase? The coverage test holds the rows to
+// that.
+inline bool Serves(const AttentionBackend& backend, const AttentionSpec& spec) {
+  MachineProfile machine;
+  machine.isa = Isa::kAvx512Bf16Vnni;
+  return SelectBackend({std::string(backend.name()), {}}, spec, machine, BuiltinBackends(Kernels()))
+             .backend != nullptr;
 }
 
 // Host numbers into a value.
@@ -81,7 +90,11 @@ class Sequences {
     other.kind = CacheKind::kPagedRows;
     other.row_bytes = 1;
     other.page_tokens = spec.page_tokens == 16 ? 32 : 16;
-    const std::vector<CacheSpec> specs = {other, spec};
+    // Admit takes pages before their rows are written: the manager must not give any back.
+    // SetRequests does what it would have done.
+    CacheSpec whole = spec;
+    whole.window = whole.chunk = {};
+    const std::vector<CacheSpec> specs = {other, whole};
     const std::vector<LayerCache*> caches = {&other_cache_, &cache_};
     auto manager = CacheManager::Create(
         specs, caches, {.tokens = tokens, .cross_tokens = tokens, .max_sequences = max_sequences});
@@ -119,14 +132,15 @@ class Sequences {
     int64_t rows = 0;
     int64_t kv_len = 0;
     int64_t cross_len = 0;
+    const uint8_t* mask = nullptr;
   };
   void SetStep(const std::vector<Part>& parts) {
     requests_.clear();
     int32_t begin = 0;
     for (const Part& p : parts) {
       const auto end = static_cast<int32_t>(begin + p.rows);
-      requests_.push_back(
-          {p.phase, begin, end, static_cast<int32_t>(p.kv_len), static_cast<int32_t>(p.cross_len)});
+      requests_.push_back({p.phase, begin, end, static_cast<int32_t>(p.kv_len),
+                           static_cast<int32_t>(p.cross_len), p.mask});
       begin = end;
     }
     layout_.num_tokens = begin;
@@ -146,8 +160,10 @@ class Sequences {
   void SetRequests(const std::vector<TestRequest>& requests) {
     std::vector<Part> parts;
     for (const TestRequest& r : requests)
-      parts.push_back({r.phase, r.rows, r.before + r.rows, r.cross});
+      parts.push_back(
+          {r.phase, r.rows, r.before + r.rows, r.cross, r.mask.empty() ? nullptr : r.mask.data()});
     SetStep(parts);
+    for (size_t i = 0; i < requests.size(); ++i) ForgetRows(i, spec_.FirstSeen(requests[i].before));
   }
 
   const StepLayout& layout() const { return layout_; }
@@ -160,6 +176,16 @@ class Sequences {
   void Prepare(const AttentionBackend& backend) { backend.Prepare(layout_, *plan_); }
 
  private:
+  // NaN in the pages of sequence i before row `row`, which no query sees any more.
+  void ForgetRows(size_t i, int64_t row) {
+    if (!spec_.DropsRows()) return;
+    const auto pages = manager_->PagesOf(ids_[i], 1);
+    for (size_t j = 0; j < static_cast<size_t>(row / cache_.page_tokens); ++j) {
+      std::memset(cache_.base + pages[j] * cache_.page_bytes, 0xFF,
+                  static_cast<size_t>(cache_.page_bytes));
+    }
+  }
+
   std::mt19937 random_;
   CacheSpec spec_;
   LayerCache other_cache_;
@@ -180,6 +206,7 @@ inline CacheSpec CacheSpecOf(const AttentionSpec& spec, const AttentionBackend& 
   cache.layout = spec.mla ? KvLayout::kRow : spec.kv_layout.value_or(backend.layout());
   cache.row_bytes = spec.Cached(cache.layout).RowBytes();
   cache.window = spec.window;
+  cache.chunk = spec.chunk;
   cache.page_tokens = spec.page_tokens;
   return cache;
 }

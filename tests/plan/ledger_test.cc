@@ -108,10 +108,11 @@ TEST(MemoryLedger, StoredWeightsAreTheFilesBytes) {
 
 // --- cache
 
-// Pages of one sequence and their table; rows of K and V.
+// Pages of one sequence and its table; rows of K and V; 24 bytes of lists per page, 16 per
+// sequence.
 int64_t PagedBytes(int64_t layers, int64_t tokens, int64_t page, int64_t row_bytes) {
   const int64_t pages = (tokens + page - 1) / page;
-  return layers * pages * page * row_bytes + 4 * pages;
+  return layers * pages * page * row_bytes + (4 + 24) * pages + 16;
 }
 
 TEST(MemoryLedger, CacheOfLlamaInClosedForm) {

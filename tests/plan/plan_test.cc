@@ -349,8 +349,11 @@ TEST(Plan, GgufHasTheSameGeometryAsItsMetadata) {
 }
 
 TEST(Plan, GgufOfAFamilyThatIsNotServed) {
-  ExpectError(PlanPath(test::DataPath("goldens_gguf/qwen3moe_q8_0.gguf")), StatusCode::kRefused,
-              {"qwen3moe"});
+  const test::TempDir directory;
+  const std::string path = directory / "m.gguf";
+  ASSERT_TRUE(
+      WriteGguf(path, GgufBuilder().SetString("general.architecture", "starcoder2"), {}).ok());
+  ExpectError(PlanPath(path), StatusCode::kRefused, {"general.architecture", "starcoder2"});
 }
 
 // What generation reads: the files' end tokens and the family's, each once.

@@ -27,9 +27,7 @@ void NativePlan::AddBlocks(const StepRequest& request, int32_t index) {
     block.all = {.request = index, .row = row};
     block.all.rows = std::min<int64_t>(request.end - row, kBlockRows);
     block.all.key_end = cross ? keys : keys - (request.end - row) + block.all.rows;
-    if (spec_.window && !cross)
-      block.all.key_begin =
-          std::max<int64_t>(0, block.all.key_end - block.all.rows - *spec_.window + 1);
+    if (!cross) block.all.key_begin = spec_.FirstSeen(block.all.key_end - block.all.rows);
     block.parts = segments.CountIn(block.all.key_begin, block.all.key_end);
     blocks_.push_back(block);
   }

@@ -409,6 +409,11 @@ AttendArgs ArgsOf(const AttendRecord& a, const RunContext& context, const ScoreR
   args.q = a.q.For<float>(context.thread) + block.row * a.q_row + args.first_head * a.q_head;
   args.q_row_stride = a.q_row;
   args.q_head_stride = a.q_head;
+  TN_CHECK(r.mask == nullptr || facts.spec().custom_mask,
+           "masks are brought to layers that were selected for them");
+  args.mask = r.mask;
+  args.mask_row = block.row - r.begin;
+  args.mask_columns = facts.spec().kind == AttentionKind::kCross ? r.cross_len : before + rows;
   switch (a.source) {
     case KeySource::kPaged:
       SetPagedSource(a.layer, block.request, args.source);
