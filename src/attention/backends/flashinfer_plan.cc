@@ -14,12 +14,19 @@ constexpr int64_t kSplitBelow = 16;
 // What a key costs by itself, in rows that attend it.
 constexpr int64_t kKeyCost = 4;
 
+// Chunks are a power of two of keys that cuts them into at most this many.
+constexpr int64_t kMaxChunks = 64;
+constexpr int64_t kMinChunk = 128;
+
 int64_t CostOf(int64_t rows, int64_t keys) { return 2 * rows + keys * (rows + kKeyCost); }
 
 }  // namespace
 
 int64_t FlashInferPlan::ChunkFor(int64_t keys, std::optional<int64_t> window) {
-  return SegmentSize(window ? std::min(keys, *window + kTileRows) : keys, kMaxSegments);
+  if (window) keys = std::min(keys, *window + kTileRows);
+  int64_t chunk = kMinChunk;
+  while (chunk * kMaxChunks < keys) chunk *= 2;
+  return chunk;
 }
 
 int64_t FlashInferPlan::CountOf(int64_t begin, int64_t end, int64_t chunk) {
