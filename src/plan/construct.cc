@@ -123,6 +123,7 @@ Status Construct(PlannedModel& plan) {
   TN_RETURN_IF_ERROR(BuildModel(plan));
   QuantiseModules(context, plan.quant, SkippableOf(plan));
   TN_RETURN_IF_ERROR(context.Errors());
+  TN_RETURN_IF_ERROR(CheckKvKinds(plan));
   for (Module* module : context.modules) module->SelectAttention(context);
   TN_RETURN_IF_ERROR(context.Errors());
   for (Module* module : context.modules) module->CreateWeights(context);

@@ -10,7 +10,7 @@
 
 #include "attention/brute_force.h"
 #include "support/isa.h"
-#include "tenon/attention/capability.h"
+#include "tenon/attention/selector.h"
 #include "tenon/cache/cache_manager.h"
 #include "tenon/ops/kernel_choice.h"
 #include "tenon/tensor/buffer.h"
@@ -23,6 +23,15 @@ inline std::shared_ptr<const AttentionBackend> BackendNamed(std::string_view nam
     if (backend->name() == name) return backend;
   }
   return nullptr;
+}
+
+// Does some row of the backend serve the spec in every phase? The coverage test holds the rows to
+// that.
+inline bool Serves(const AttentionBackend& backend, const AttentionSpec& spec) {
+  MachineProfile machine;
+  machine.isa = Isa::kAvx512Bf16Vnni;
+  return SelectBackend({std::string(backend.name()), {}}, spec, machine, BuiltinBackends(Kernels()))
+             .backend != nullptr;
 }
 
 // Host numbers into a value.
@@ -123,14 +132,15 @@ class Sequences {
     int64_t rows = 0;
     int64_t kv_len = 0;
     int64_t cross_len = 0;
+    const uint8_t* mask = nullptr;
   };
   void SetStep(const std::vector<Part>& parts) {
     requests_.clear();
     int32_t begin = 0;
     for (const Part& p : parts) {
       const auto end = static_cast<int32_t>(begin + p.rows);
-      requests_.push_back(
-          {p.phase, begin, end, static_cast<int32_t>(p.kv_len), static_cast<int32_t>(p.cross_len)});
+      requests_.push_back({p.phase, begin, end, static_cast<int32_t>(p.kv_len),
+                           static_cast<int32_t>(p.cross_len), p.mask});
       begin = end;
     }
     layout_.num_tokens = begin;
@@ -150,7 +160,8 @@ class Sequences {
   void SetRequests(const std::vector<TestRequest>& requests) {
     std::vector<Part> parts;
     for (const TestRequest& r : requests)
-      parts.push_back({r.phase, r.rows, r.before + r.rows, r.cross});
+      parts.push_back(
+          {r.phase, r.rows, r.before + r.rows, r.cross, r.mask.empty() ? nullptr : r.mask.data()});
     SetStep(parts);
     for (size_t i = 0; i < requests.size(); ++i) ForgetRows(i, spec_.FirstSeen(requests[i].before));
   }
@@ -191,9 +202,9 @@ class Sequences {
 inline CacheSpec CacheSpecOf(const AttentionSpec& spec, const AttentionBackend& backend) {
   CacheSpec cache;
   cache.kind = spec.kind == AttentionKind::kCross ? CacheKind::kCross : CacheKind::kPagedRows;
-  cache.row_bytes = spec.CachedWidth() * RowBytes(spec.kv_dtype, 1);
   cache.dtype = spec.kv_dtype;
   cache.layout = spec.mla ? KvLayout::kRow : spec.kv_layout.value_or(backend.layout());
+  cache.row_bytes = spec.Cached(cache.layout).RowBytes();
   cache.window = spec.window;
   cache.chunk = spec.chunk;
   cache.page_tokens = spec.page_tokens;

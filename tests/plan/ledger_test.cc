@@ -133,6 +133,22 @@ TEST(MemoryLedger, CacheOfLlamaInClosedForm) {
   }
 }
 
+// Codes and what scales them: int8 a float for a row, nvfp4 a byte for sixteen.
+TEST(MemoryLedger, CacheOfNarrowRowsInClosedForm) {
+  for (const char* golden : {"llama_hd64", "llama_hd128"}) {
+    const Sizes s(golden);
+    const int64_t d = s.head_dim;
+    for (const auto& [dtype, row] : {std::pair<const char*, int64_t>{"fp16", 2 * d},
+                                     {"fp8_e4m3", d},
+                                     {"int8", d + 4},
+                                     {"nvfp4", d / 2 + d / 16}}) {
+      const auto plan = Planned(golden, {.kv_dtype = dtype, .max_seq_len = 100, .page_tokens = 32});
+      EXPECT_EQ(plan->memory.cache, PagedBytes(s.layers, 100, 32, 2 * s.kv_heads * row))
+          << golden << " " << dtype;
+    }
+  }
+}
+
 // One latent row and one rotated key for all heads.
 TEST(MemoryLedger, CacheOfLatentAttention) {
   const Sizes s("deepseek_v2");
