@@ -37,7 +37,7 @@ void FlashInferPlan::AddTiles(const StepRequest& request, int32_t index) {
     tile.chunk = chunk;
     const int64_t first = keys - (request.end - row);  // the key that is the first row itself
     tile.key_end = causal ? first + tile.block.rows : keys;
-    if (spec_.window && !cross) tile.key_begin = std::max<int64_t>(0, first + 1 - *spec_.window);
+    if (!cross) tile.key_begin = spec_.FirstSeen(first);
     tiles_.push_back(tile);
   }
 }
@@ -76,7 +76,8 @@ void FlashInferPlan::AddParts(Item item, std::span<const RowBlock> blocks) {
 
 void FlashInferPlan::FindShared(const StepLayout& layout) {
   candidates_.clear();
-  const bool may = cascade_ && spec_.kind == CacheKind::kPagedRows && !spec_.window;
+  // Rows that only some sequences still see are not worth the search.
+  const bool may = cascade_ && spec_.kind == CacheKind::kPagedRows && !spec_.DropsRows();
   for (size_t i = 0; may && i < layout.requests.size(); ++i) {
     const StepRequest& r = layout.requests[i];
     const int64_t rows = r.end - r.begin;
