@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "tenon/attention/backends/native_plan.h"
 #include "tenon/tensor/buffer.h"
 
 namespace tenon::backends {
@@ -11,6 +10,9 @@ namespace {
 // Work that outweighs this part of the step is worth splitting: fewer units would leave threads
 // without any.
 constexpr int64_t kSplitBelow = 16;
+// Keys of a chunk, and chunks of a row's keys.
+constexpr int64_t kLeastChunk = 128;
+constexpr int64_t kMostChunks = 64;
 // What a key costs by itself, in rows that attend it.
 constexpr int64_t kKeyCost = 4;
 
@@ -19,7 +21,10 @@ int64_t CostOf(int64_t rows, int64_t keys) { return 2 * rows + keys * (rows + kK
 }  // namespace
 
 int64_t FlashInferPlan::ChunkFor(int64_t keys, std::optional<int64_t> window) {
-  return SegmentSize(window ? std::min(keys, *window + kTileRows) : keys, kMaxSegments);
+  const int64_t seen = window ? std::min(keys, *window + kTileRows) : keys;
+  int64_t size = kLeastChunk;
+  while (CeilDiv(seen, size) > kMostChunks) size *= 2;
+  return size;
 }
 
 int64_t FlashInferPlan::CountOf(int64_t begin, int64_t end, int64_t chunk) {
