@@ -243,7 +243,7 @@ TEST_P(PageTables, RowsNeedNotBePositions) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PageTables,
-                         testing::Combine(testing::Values("NATIVE", "VANILLA"),
+                         testing::Combine(testing::Values("NATIVE", "FLASHINFER", "VANILLA"),
                                           testing::Values(DType::kF32, DType::kBF16),
                                           testing::Values(16, 32),
                                           testing::Values(Compute::kFp32)));

@@ -22,6 +22,7 @@ struct Wish {
   std::string isa = "auto";
   int64_t max_seq_len = 0;
   int64_t kv_tokens = 0;
+  int64_t max_sequences = 0;
   int64_t page_tokens = 0;
   int64_t memory_bytes = 0;
   int64_t prefill_chunk = 512;
@@ -42,6 +43,7 @@ inline Result<EngineOptions> OptionsFor(const Wish& wish) {
       {"isa", wish.isa},
       {"max-seq-len", number(wish.max_seq_len)},
       {"kv-tokens", number(wish.kv_tokens)},
+      {"max-sequences", number(wish.max_sequences)},
       {"page-tokens", number(wish.page_tokens)},
       {"memory", number(wish.memory_bytes)},
       {"prefill-chunk", std::to_string(wish.prefill_chunk)},
