@@ -12,6 +12,11 @@ Sourced<int64_t> ReadSize(ConfigReader& reader, const SizeKey& key, IntRange ran
   return reader.RequireInt(key.keys, range);
 }
 
+// Else the number follows from others. A default is for an absent key: null asks for the rule.
+bool HasDefaultOrValue(const ConfigReader& reader, const SizeKey& key) {
+  return reader.Has(key.keys) || (key.fallback && !reader.IsNull(key.keys));
+}
+
 // optional: 0 in a list says that the layer has none.
 Sourced<PerLayer<int64_t>> ReadPerLayer(ConfigReader& reader, const ModelConfig& config,
                                         const SizeKey& key, IntRange range, bool optional) {
@@ -250,7 +255,7 @@ void ReadSizes(ConfigReader& reader, ModelConfig& config, const SizesSpec& spec)
 
 void ReadAttentionGeometry(ConfigReader& reader, ModelConfig& config, const AttentionKeys& keys) {
   config.heads = ReadPerLayer(reader, config, keys.heads, kHeadCount, keys.optional);
-  if (keys.kv_heads.fallback || reader.Has(keys.kv_heads.keys)) {
+  if (HasDefaultOrValue(reader, keys.kv_heads)) {
     config.kv_heads = ReadPerLayer(reader, config, keys.kv_heads, kHeadCount, keys.optional);
   } else {
     config.kv_heads = config.heads;
@@ -260,7 +265,7 @@ void ReadAttentionGeometry(ConfigReader& reader, ModelConfig& config, const Atte
                                fmt::format("as many as heads ({})", config.heads.origin.Text()));
     }
   }
-  if (keys.head_dim.fallback || reader.Has(keys.head_dim.keys)) {
+  if (HasDefaultOrValue(reader, keys.head_dim)) {
     config.head_dim = ReadPerLayer(reader, config, keys.head_dim, kHeadCount, keys.optional);
   } else {
     config.head_dim = DeriveHeadDim(reader, config, keys);

@@ -79,8 +79,8 @@ void ReadSizes(ConfigReader& reader, ModelConfig& config, const SizesSpec& spec 
 
 struct AttentionKeys {
   SizeKey heads = {"num_attention_heads"};
-  SizeKey kv_heads = {"num_key_value_heads"};  // no default: as many as heads
-  SizeKey head_dim = {"head_dim"};             // no default: hidden / heads
+  SizeKey kv_heads = {"num_key_value_heads"};  // no default, or null: as many as heads
+  SizeKey head_dim = {"head_dim"};             // no default, or null: hidden / heads
   bool optional = false;                       // a layer whose number is 0 has no attention
 };
 // heads, kv_heads, head_dim, after ReadSizes. Errors: heads do not divide hidden although head_dim
