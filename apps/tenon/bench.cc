@@ -45,7 +45,7 @@ void PrintCsv(const BenchmarkReport& report, const PlannedModel& plan) {
 
 Json ProfileJson(const ModelRunner& runner) {
   Json::Array rows;
-  for (const ModelRunner::ProfileRow& row : runner.profile()) {
+  for (const StepRunner::ProfileRow& row : runner.steps().profile()) {
     Json entry;
     entry.Set("step", row.step);
     entry.Set("op", row.op);
@@ -87,7 +87,7 @@ void PrintJson(const BenchmarkReport& report, const ModelRunner& runner) {
 // Microseconds per run of the step, by op and kernel.
 void PrintProfile(const ModelRunner& runner) {
   std::string step;
-  for (const ModelRunner::ProfileRow& row : runner.profile()) {
+  for (const StepRunner::ProfileRow& row : runner.steps().profile()) {
     if (row.step != step) {
       step = row.step;
       fmt::print("\n{}, {} runs, us per run\n{:>10} {:>10} {:>8}  kernel\n", step, row.runs, "work",
@@ -101,12 +101,12 @@ void PrintProfile(const ModelRunner& runner) {
 
 // Chrome's trace format (chrome://tracing, Perfetto): complete events, microseconds.
 Status WriteTrace(const ModelRunner& runner, const std::string& path) {
-  const std::vector<ModelRunner::TraceSpan> trace = runner.trace();
+  const std::vector<StepRunner::TraceSpan> trace = runner.steps().trace();
   int64_t first = std::numeric_limits<int64_t>::max();
-  for (const ModelRunner::TraceSpan& span : trace) first = std::min(first, span.begin_ns);
+  for (const StepRunner::TraceSpan& span : trace) first = std::min(first, span.begin_ns);
   const auto microseconds = [](int64_t ns) { return 1e-3 * static_cast<double>(ns); };
   Json::Array events;
-  for (const ModelRunner::TraceSpan& span : trace) {
+  for (const StepRunner::TraceSpan& span : trace) {
     Json args;
     args.Set("step", span.step);
     args.Set("module", span.scope);
@@ -129,7 +129,7 @@ Status WriteTrace(const ModelRunner& runner, const std::string& path) {
 Status Bench(const BenchArguments& arguments) {
   TN_ASSIGN_OR_RETURN(auto plan, arguments.model.Plan());
   TN_ASSIGN_OR_RETURN(const auto runner, ModelRunner::Load(std::move(plan)));
-  if (arguments.profile || !arguments.trace.empty()) runner->Profile();
+  if (arguments.profile || !arguments.trace.empty()) runner->steps().Profile();
   TN_ASSIGN_OR_RETURN(const BenchmarkReport report, RunBenchmark(*runner, arguments.bench));
   if (arguments.format == "json") {
     PrintJson(report, *runner);

@@ -13,9 +13,9 @@ void Define(CLI::App& app, Arguments& a) {
       ->delimiter(',')
       ->check(CLI::Range(1, 1024))
       ->envname("TENON_THREADS");
-  app.add_option("--groups", a.groups, "Only these: gemv,narrow,gemm,decode,prefill,team")
+  app.add_option("--groups", a.groups, "Only these: gemv,narrow,gemm,decode,prefill,kv_pages,team")
       ->delimiter(',')
-      ->check(CLI::IsMember({"gemv", "narrow", "gemm", "decode", "prefill", "team"}));
+      ->check(CLI::IsMember({"gemv", "narrow", "gemm", "decode", "prefill", "kv_pages", "team"}));
   app.add_option("--filter", a.filter, "Only cases whose name contains this text");
   app.add_option("--rounds", a.rounds, "Interleaved rounds of each case")
       ->check(CLI::Range(1, 1000));

@@ -11,6 +11,8 @@ namespace tenon::bench {
 void AddMatmulCases(std::vector<CaseSpec>& cases);
 // decode, prefill: attention over cached rows.
 void AddAttentionCases(std::vector<CaseSpec>& cases);
+// kv_pages: one head's keys out of pages of either layout.
+void AddKvLayoutCases(std::vector<CaseSpec>& cases);
 // team: meetings and runs of the thread team.
 void AddTeamCases(std::vector<CaseSpec>& cases);
 

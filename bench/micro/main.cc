@@ -17,6 +17,7 @@ std::vector<CaseSpec> Chosen(const Arguments& a) {
   std::vector<CaseSpec> cases;
   AddMatmulCases(cases);
   AddAttentionCases(cases);
+  AddKvLayoutCases(cases);
   AddTeamCases(cases);
   std::erase_if(cases, [&](const CaseSpec& c) {
     const bool in_group =

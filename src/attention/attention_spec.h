@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "tenon/cache/cache_spec.h"
+#include "tenon/cache/kv_format.h"
 #include "tenon/numeric/dtype.h"
 #include "tenon/ops/matmul.h"
 
@@ -49,9 +50,17 @@ struct AttentionSpec {
   int64_t kv_heads = 0;
   int64_t head_dim = 0;  // of q and k
   int64_t v_head_dim = 0;
-  float scale = 0;                         // multiplies q.k
-  DType kv_dtype = DType::kF32;            // of cached rows; set before selection
-  Compute compute = Compute::kFp32;        // what products may round to; set before selection
+  float scale = 0;               // multiplies q.k
+  DType kv_dtype = DType::kF32;  // of cached rows (KvDTypes); set before selection
+  // Of layers of the other kind (without window and chunk, or with), where it is another one.
+  std::optional<DType> other_kv_dtype = {};
+  // What cached numbers are stored divided by: fp8 and nvfp4, whose codes have a range.
+  float k_scale = 1;
+  float v_scale = 1;
+  Compute compute = Compute::kFp32;  // what products may round to; set before selection
+  // A row's bits follow from its own sequence alone: not from the team, the other sequences or the
+  // chunks of its prompt. Set before selection.
+  bool deterministic = false;
   int32_t page_tokens = 16;                // set before selection
   std::optional<KvLayout> kv_layout = {};  // of rows shared with another layer; else the backend's
   std::optional<int64_t> window = {};      // a query sees itself and window - 1 keys before it
@@ -64,10 +73,17 @@ struct AttentionSpec {
   std::optional<MlaGeometry> mla = {};
   bool custom_mask = false;  // requests may bring masks of their own (StepRequest::mask)
 
+  // Does a row go out of sight as the sequence grows?
+  bool IsLocal() const { return window.has_value() || chunk.has_value(); }
   // Elements of one cached row, K and V together: the one place that knows MLA caches its latent
   // once.
   int64_t CachedWidth() const {
     return mla ? mla->kv_lora_rank + mla->qk_rope_head_dim : kv_heads * (head_dim + v_head_dim);
+  }
+  // What one token's row is made of; MLA's latent is one head. The layout is `kRow` for MLA.
+  KvGeometry Cached(KvLayout layout) const {
+    if (mla) return {1, CachedWidth(), 0, kv_dtype, KvLayout::kRow};
+    return {kv_heads, head_dim, v_head_dim, kv_dtype, layout};
   }
 };
 

@@ -50,13 +50,22 @@ constexpr FeatureRow kFeatures[] = {
     {Feature::kCross, "cross", [](const Spec& s) { return s.kind == AttentionKind::kCross; },
      [](const Spec&) { return std::string("yes"); },
      [](Spec s) { return s.kind = AttentionKind::kCross, s; }},
+    {Feature::kMixedKv, "mixed_kv", [](const Spec& s) { return s.other_kv_dtype.has_value(); },
+     [](const Spec& s) {
+       return fmt::format("{}, {} in other layers", KvNameOf(s.kv_dtype),
+                          KvNameOf(*s.other_kv_dtype));
+     },
+     [](Spec s) { return s.other_kv_dtype = DType::kI8, s; }},
+    {Feature::kDeterministic, "deterministic", [](const Spec& s) { return s.deterministic; },
+     [](const Spec&) { return std::string("yes"); },
+     [](Spec s) { return s.deterministic = true, s; }},
     {Feature::kCustomMask, "custom_mask", [](const Spec& s) { return s.custom_mask; },
      [](const Spec&) { return std::string("yes"); },
      [](Spec s) { return s.custom_mask = true, s; }},
 };
 
 std::string TextOf(int64_t number) { return std::to_string(number); }
-std::string TextOf(DType dtype) { return std::string(NameOf(dtype)); }
+std::string TextOf(DType dtype) { return std::string(KvNameOf(dtype)); }
 std::string TextOf(KvLayout layout) { return std::string(NameOf(layout)); }
 std::string TextOf(Compute compute) { return std::string(NameOf(compute)); }
 
@@ -77,6 +86,26 @@ void CheckValue(std::string_view attribute, const ValueSet<T>& set, T value,
                       .attribute = std::string(attribute),
                       .value = TextOf(value),
                       .supports = ListOf(set)});
+}
+
+// The dtypes of the set in which the layer's rows exist: codes that share a scale are whole groups.
+void CheckKvDType(const KernelRow& row, const Spec& spec, std::vector<Refusal>& refusals) {
+  if (spec.mla && !Has(row.features, Feature::kMla)) return;  // refused as a whole
+  const ValueSet<DType>& declared = spec.mla ? row.latent_dtypes : row.kv_dtypes;
+  KvGeometry rows = spec.Cached(KvLayout::kNhd);
+  if (rows.Exists()) return CheckValue("kv_dtype", declared, spec.kv_dtype, refusals);
+  ValueSet<DType> existing;
+  for (size_t i = 0; i < declared.count; ++i) {
+    rows.dtype = declared.values[i];
+    if (rows.Exists()) existing.values[existing.count++] = declared.values[i];
+  }
+  refusals.push_back(
+      {.who = {},
+       .attribute = "kv_dtype",
+       .value = spec.mla ? fmt::format("{} (rows of {})", TextOf(spec.kv_dtype), spec.CachedWidth())
+                         : fmt::format("{} (head_dim {}, v_head_dim {})", TextOf(spec.kv_dtype),
+                                       spec.head_dim, spec.v_head_dim),
+       .supports = ListOf(existing)});
 }
 
 std::string GroupsOf(const KernelRow& row) {
@@ -126,7 +155,7 @@ std::vector<Refusal> RefusalsOf(const KernelRow& row, const AttentionSpec& spec,
                         .supports = std::string(NameOf(row.isa)) + " and newer"});
   }
   if (spec.kind != AttentionKind::kEncoder) {
-    CheckValue("kv_dtype", row.kv_dtypes, spec.kv_dtype, refusals);
+    CheckKvDType(row, spec, refusals);
     CheckValue("page_tokens", row.page_tokens, spec.page_tokens, refusals);
     if (spec.kv_layout && !spec.mla)
       CheckValue("kv_layout", row.layouts, *spec.kv_layout, refusals);
@@ -174,17 +203,17 @@ const AttentionBackend* BackendTable::Find(std::string_view name) const {
 }
 
 std::string CapabilityMatrix(const BackendTable& table) {
-  std::vector<std::array<std::string, 11>> lines = {
-      {"backend", "kernel", "phase", "isa", "kv_dtype", "page_tokens", "kv_layout", "head_dim",
-       "compute", "heads per kv_head", "features"}};
+  std::vector<std::array<std::string, 12>> lines = {
+      {"backend", "kernel", "phase", "isa", "kv_dtype", "latent dtype", "page_tokens", "kv_layout",
+       "head_dim", "compute", "heads per kv_head", "features"}};
   for (const KernelRow& row : table.rows) {
     lines.push_back({std::string(row.backend), std::string(row.kernel),
                      std::string(NameOf(row.phase)), std::string(NameOf(row.isa)),
-                     ListOf(row.kv_dtypes), ListOf(row.page_tokens), ListOf(row.layouts),
-                     ListOf(row.head_dims), ListOf(row.computes), GroupsOf(row),
-                     FeatureList(row.features)});
+                     ListOf(row.kv_dtypes), ListOf(row.latent_dtypes), ListOf(row.page_tokens),
+                     ListOf(row.layouts), ListOf(row.head_dims), ListOf(row.computes),
+                     GroupsOf(row), FeatureList(row.features)});
   }
-  std::array<size_t, 11> widths{};
+  std::array<size_t, 12> widths{};
   for (const auto& line : lines) {
     for (size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
   }

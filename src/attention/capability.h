@@ -31,7 +31,9 @@ enum class Feature : uint32_t {
   kUnequalHeadDims = 1u << 7,
   kEncoder = 1u << 8,
   kCross = 1u << 9,
-  kCustomMask = 1u << 10,
+  kMixedKv = 1u << 10,
+  kCustomMask = 1u << 11,
+  kDeterministic = 1u << 12,
 };
 using FeatureSet = uint32_t;
 constexpr FeatureSet operator|(Feature a, Feature b) {
@@ -84,8 +86,10 @@ struct KernelRow {
   AttentionPhase phase = AttentionPhase::kPrefill;
   Isa isa = Isa::kReference;  // and newer
   FeatureSet features = 0;
-  // Of cached rows; no matter to encoders, which cache nothing.
+  // Of cached rows (KvDTypes), where rows of the layer's widths exist in them; no matter to
+  // encoders, which cache nothing. With MLA: of latents.
   ValueSet<DType> kv_dtypes = {};
+  ValueSet<DType> latent_dtypes = {};
   ValueSet<int32_t> page_tokens = {};
   ValueSet<KvLayout> layouts = {};  // without MLA, whose rows have one layout
   ValueSet<int64_t> head_dims = {};

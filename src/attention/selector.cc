@@ -71,6 +71,7 @@ void Explain(const Request& r, const SpecOrigins& origins, std::vector<Refusal>&
     const std::string& a = refusal.attribute;
     const Origin& origin = a == "isa"           ? origins.machine
                            : a == "kv_dtype"    ? origins.kv_dtype
+                           : a == "mixed_kv"    ? origins.kv_dtype
                            : a == "page_tokens" ? origins.page_tokens
                            : a == "compute"     ? origins.compute
                                                 : origins.model;
@@ -81,6 +82,8 @@ void Explain(const Request& r, const SpecOrigins& origins, std::vector<Refusal>&
       std::string option = a;
       std::replace(option.begin(), option.end(), '_', '-');
       refusal.fix = fmt::format("--{} one of {}", option, refusal.supports);
+    } else if (a == "mixed_kv") {
+      refusal.fix = "--kv-dtype with one name for all layers";
     } else if (a == "isa") {
       refusal.fix = "a machine with " + refusal.supports;
     } else {

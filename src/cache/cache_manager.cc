@@ -20,6 +20,7 @@ Result<std::unique_ptr<CacheManager>> CacheManager::Create(std::span<const Cache
     TN_RETURN_IF_ERROR(manager->AddGroup(manager->plan_.groups[g], static_cast<int>(g), caches,
                                          sizing.max_sequences));
   }
+  if (manager->plan_.prefix_nodes > 0) manager->MakePrefixTree();
   for (size_t i = 0; i < specs.size(); ++i) {
     const size_t owner = OwnerOf(specs, i);
     if (owner != i) *caches[i] = *caches[owner];
@@ -43,17 +44,31 @@ Status CacheManager::AddGroup(const CacheGroupPlan& plan, int index,
     group.layers.push_back(std::move(buffer));
   }
   if (paged) {
-    TN_ASSIGN_OR_RETURN(group.pool, PagePool::Create(plan.pages, plan.page_tokens, max_sequences));
+    TN_ASSIGN_OR_RETURN(group.pool, PagePool::Create({.pages = plan.pages,
+                                                      .max_pages = plan.max_pages,
+                                                      .sequences = max_sequences,
+                                                      .page_tokens = plan.page_tokens}));
   }
   groups_.push_back(std::move(group));
   return {};
 }
 
+void CacheManager::MakePrefixTree() {
+  std::vector<PrefixTree::Group> of_tree;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (!HasRows(g)) continue;
+    groups_[g].in_tree = of_tree.size();
+    of_tree.push_back({&*groups_[g].pool, plan_.groups[g].spec.DropsRows()});
+  }
+  tree_.emplace(plan_.prefix_nodes, of_tree);
+  tables_.resize(of_tree.size());
+}
+
 int64_t CacheManager::bytes() const {
-  int64_t sum = 0;
+  int64_t sum = tree_ ? tree_->bytes() : 0;
   for (const Group& group : groups_) {
     for (const Buffer& layer : group.layers) sum += layer.size();
-    if (group.pool) sum += group.pool->table_bytes();
+    if (group.pool) sum += group.pool->bytes();
   }
   return sum;
 }
@@ -65,10 +80,10 @@ const CacheManager::Sequence& CacheManager::At(int32_t sequence) const {
   return sequences_[static_cast<size_t>(sequence)];
 }
 
-Result<int32_t> CacheManager::Admit() {
+Result<int32_t> CacheManager::Admit(const PrefixKey& key) {
   for (size_t i = 0; i < sequences_.size(); ++i) {
     if (sequences_[i].live) continue;
-    sequences_[i] = {.live = true};
+    sequences_[i] = {.live = true, .key = key};
     return static_cast<int32_t>(i);
   }
   return DoesNotFit(fmt::format("all {} sequences are in use", sequences_.size()));
@@ -83,19 +98,55 @@ Status CacheManager::DoesNotFitIn(size_t group, int64_t more, int64_t needed,
       group, NameOf(plan.spec.kind), more, needed, plan.page_tokens, available, plan.pages));
 }
 
+Status CacheManager::AskToGrow(size_t group, int32_t sequence, int64_t tokens) const {
+  const PagePool& pool = *groups_[group].pool;
+  const int64_t length = At(sequence).length;
+  const int64_t available =
+      pool.free_pages() + pool.FreedByDrop(sequence, plan_.groups[group].spec.FirstSeen(length));
+  const int64_t needed = pool.NeededToGrow(sequence, length, tokens);
+  // A page that the prefix tree alone holds besides the sequence need not be copied: Grow.
+  const bool forgets = needed > 0 && pool.MustCopy(sequence, length) &&
+                       pool.references(pool.TableOf(sequence).back()) == 1;
+  if (needed - (forgets ? 1 : 0) > available) return DoesNotFitIn(group, tokens, needed, available);
+  if (pool.PagesFor(length + tokens) <= pool.max_pages()) return {};
+  return DoesNotFit(
+      fmt::format("cache group {} ({}): {} more rows after {} of a sequence, which may have {}; "
+                  "fix: shorter sequences, or room for longer ones",
+                  group, NameOf(plan_.groups[group].spec.kind), tokens, length,
+                  pool.max_pages() * pool.page_tokens()));
+}
+
+void CacheManager::MakeRoom(size_t group, int64_t pages) {
+  PagePool& pool = *groups_[group].pool;
+  while (pool.unused_pages() < pages) {
+    TN_CHECK(pool.OldestCached() >= 0, "pages were counted before they are taken");
+    tree_->Forget(groups_[group].in_tree, pool.OldestCached());
+  }
+}
+
+void CacheManager::Grow(size_t group, int32_t sequence, int64_t tokens) {
+  PagePool& pool = *groups_[group].pool;
+  const int64_t length = At(sequence).length;
+  const CacheSpec& spec = plan_.groups[group].spec;
+  if (spec.DropsRows()) pool.Drop(sequence, spec.FirstSeen(length));
+  if (pool.NeededToGrow(sequence, length, tokens) > pool.free_pages()) {
+    // Nothing is left for a copy, and the rows that others may want again will be written over.
+    tree_->Forget(groups_[group].in_tree, pool.TableOf(sequence).back());
+  }
+  MakeRoom(group, pool.NeededToGrow(sequence, length, tokens));
+  if (const auto copy = pool.Grow(sequence, length, tokens)) CopyPage(group, *copy);
+}
+
 Status CacheManager::Append(int32_t sequence, int64_t tokens) {
   Sequence& s = At(sequence);
   TN_CHECK(tokens >= 0, "rows are added; Keep takes them away");
+  if (tokens == 0) return {};
   // First ask, then take: a failure changes nothing.
   for (size_t g = 0; g < groups_.size(); ++g) {
-    if (plan_.groups[g].spec.kind != CacheKind::kPagedRows) continue;
-    const PagePool& pool = *groups_[g].pool;
-    const int64_t needed = pool.NeededToGrow(sequence, s.length, tokens);
-    if (needed > pool.free_pages()) return DoesNotFitIn(g, tokens, needed, pool.free_pages());
+    if (HasRows(g)) TN_RETURN_IF_ERROR(AskToGrow(g, sequence, tokens));
   }
   for (size_t g = 0; g < groups_.size(); ++g) {
-    if (plan_.groups[g].spec.kind != CacheKind::kPagedRows) continue;
-    if (const auto copy = groups_[g].pool->Grow(sequence, s.length, tokens)) CopyPage(g, *copy);
+    if (HasRows(g)) Grow(g, sequence, tokens);
   }
   s.length += tokens;
   return {};
@@ -135,6 +186,7 @@ Status CacheManager::Keep(int32_t sequence, int64_t rows) {
   const Sequence& s = At(sequence);
   TN_CHECK(rows >= 0 && rows <= s.length, "keep no more than there is");
   if (rows == s.length) return {};
+  TN_RETURN_IF_ERROR(CheckSeen(sequence, rows));
   if (plan_.HasStates() && rows > 0) {
     const auto found = std::find_if(
         snapshots_.begin(), snapshots_.end(),
@@ -156,44 +208,87 @@ Status CacheManager::Keep(int32_t sequence, int64_t rows) {
   return {};
 }
 
+Status CacheManager::CheckSeen(int32_t sequence, int64_t rows) const {
+  for (size_t g = 0; rows > 0 && g < groups_.size(); ++g) {
+    const CacheSpec& spec = plan_.groups[g].spec;
+    if (!spec.DropsRows()) continue;
+    const int64_t dropped = groups_[g].pool->dropped(sequence) * groups_[g].pool->page_tokens();
+    if (dropped <= spec.FirstSeen(rows)) continue;
+    return Refused(fmt::format(
+        "a sequence of {} rows cannot go back to {}: layer {} ({} {}) would see rows from {} on, "
+        "those before {} were given back; fix: go back less far, or start it again",
+        At(sequence).length, rows, spec.layer, spec.window ? "window" : "chunk",
+        spec.window ? *spec.window : *spec.chunk, spec.FirstSeen(rows), dropped));
+  }
+  return {};
+}
+
 void CacheManager::ShrinkRows(int32_t sequence, int64_t rows) {
   for (size_t g = 0; g < groups_.size(); ++g) {
-    if (plan_.groups[g].spec.kind == CacheKind::kPagedRows) groups_[g].pool->Shrink(sequence, rows);
+    if (HasRows(g)) groups_[g].pool->Shrink(sequence, rows);
   }
   At(sequence).length = rows;
+  At(sequence).published = {};
   DropSnapshots(sequence, rows);  // their rows will be written anew
 }
 
 void CacheManager::Free(int32_t sequence) {
   static_cast<void>(At(sequence));
-  for (Group& group : groups_) {
-    if (group.pool) group.pool->Shrink(sequence, 0);
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (!groups_[g].pool) continue;
+    PagePool& pool = *groups_[g].pool;
+    // What is given back first is taken first. Where old rows go out of sight, the last are worth
+    // most; elsewhere the first are, without which the others are nothing.
+    if (plan_.groups[g].spec.DropsRows()) pool.Drop(sequence, At(sequence).length);
+    pool.Shrink(sequence, 0);
   }
   DropSnapshots(sequence, -1);
   sequences_[static_cast<size_t>(sequence)] = {};
 }
 
-Result<int32_t> CacheManager::Snapshot(int32_t sequence) {
-  const Sequence& s = At(sequence);
+int32_t CacheManager::FindSnapshotSlot() {
+  int32_t oldest = -1;
   for (size_t i = 0; i < snapshots_.size(); ++i) {
-    if (snapshots_[i].sequence >= 0) continue;
-    const auto snapshot = static_cast<int32_t>(i);
-    snapshots_[i] = {sequence, s.length};
-    CopyStates(SlotOf(sequence), SnapshotSlot(snapshot));
-    return snapshot;
+    SnapshotEntry& e = snapshots_[i];
+    if (e.sequence >= 0) continue;
+    if (e.node.node < 0 || !tree_->Lives(e.node)) {
+      e = {};
+      return static_cast<int32_t>(i);
+    }
+    if (oldest < 0 || e.last_use < snapshots_[static_cast<size_t>(oldest)].last_use)
+      oldest = static_cast<int32_t>(i);
   }
-  return DoesNotFit(fmt::format("all {} snapshots of states are in use", snapshots_.size()));
+  if (oldest < 0) return -1;
+  SnapshotEntry& e = snapshots_[static_cast<size_t>(oldest)];
+  tree_->SetState(e.node.node, -1);
+  e = {};
+  return oldest;
 }
 
-void CacheManager::Restore(int32_t snapshot) {
+Result<int32_t> CacheManager::Snapshot(int32_t sequence) {
+  const Sequence& s = At(sequence);
+  const int32_t snapshot = FindSnapshotSlot();
+  if (snapshot < 0)
+    return DoesNotFit(fmt::format("all {} snapshots of states are in use", snapshots_.size()));
+  snapshots_[static_cast<size_t>(snapshot)] = {.sequence = sequence, .length = s.length};
+  CopyStates(SlotOf(sequence), SnapshotSlot(snapshot));
+  return snapshot;
+}
+
+Status CacheManager::Restore(int32_t snapshot) {
   const SnapshotEntry entry = snapshots_[static_cast<size_t>(snapshot)];
   TN_CHECK(entry.sequence >= 0 && entry.length <= At(entry.sequence).length,
            "a snapshot of a live sequence that still has its rows");
+  TN_RETURN_IF_ERROR(CheckSeen(entry.sequence, entry.length));
   CopyStates(SnapshotSlot(snapshot), SlotOf(entry.sequence));
   ShrinkRows(entry.sequence, entry.length);
+  return {};
 }
 
-void CacheManager::Drop(int32_t snapshot) { snapshots_[static_cast<size_t>(snapshot)] = {}; }
+void CacheManager::Drop(int32_t snapshot) {
+  TN_CHECK(snapshots_[static_cast<size_t>(snapshot)].sequence >= 0, "a snapshot of a sequence");
+  snapshots_[static_cast<size_t>(snapshot)] = {};
+}
 
 void CacheManager::DropSnapshots(int32_t sequence, int64_t longer_than) {
   for (SnapshotEntry& e : snapshots_) {
@@ -244,23 +339,28 @@ Status CacheManager::Check() const {
       }
     }
   }
-  return {};
+  if (!tree_) return {};
+  TN_RETURN_IF_ERROR(tree_->Check());
+  return CheckStates();
 }
 
 Status CacheManager::CheckWritable(int32_t sequence, int64_t rows) const {
   const Sequence& s = At(sequence);
   if (rows == 0) return {};
   for (size_t g = 0; g < groups_.size(); ++g) {
-    if (plan_.groups[g].spec.kind != CacheKind::kPagedRows) continue;
+    if (!HasRows(g)) continue;
     const PagePool& pool = *groups_[g].pool;
     const auto pages = pool.TableOf(sequence);
+    int64_t row = (s.length - rows) % pool.page_tokens();  // of the page: the first to be written
     for (auto j = static_cast<size_t>((s.length - rows) / pool.page_tokens()); j < pages.size();
-         ++j) {
-      if (pool.references(pages[j]) != 1) {
-        return InternalError(
-            fmt::format("cache group {}: sequence {} would write page {}, which "
-                        "{} sequences share",
-                        g, sequence, pages[j], pool.references(pages[j])));
+         ++j, row = 0) {
+      if (pages[j] == PagePool::kDropped || pool.references(pages[j]) != 1 ||
+          pool.held_rows(pages[j]) > row) {
+        return InternalError(fmt::format(
+            "cache group {}: sequence {} would write page {} from its row {} on, which {} "
+            "sequences have and of which {} rows are published",
+            g, sequence, pages[j], row, pages[j] < 0 ? 0 : pool.references(pages[j]),
+            pages[j] < 0 ? 0 : pool.held_rows(pages[j])));
       }
     }
   }

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
+#include "tenon/cache/page_pool.h"
+#include "tenon/cache/prefix_tree.h"
 #include "tenon/tensor/buffer.h"
 
 namespace tenon {
@@ -35,27 +38,47 @@ Status CheckPageTokens(int32_t tokens) {
                                 kMinPageTokens, kMaxPageTokens));
 }
 
+// Pages of all sequences and of one.
+void SetPageCounts(const CacheSizing& sizing, CacheGroupPlan& group) {
+  const CacheSpec& spec = group.spec;
+  const int64_t tokens = spec.kind == CacheKind::kCross ? sizing.cross_tokens : sizing.tokens;
+  // Each sequence may leave its last page half empty.
+  group.pages = CeilDiv(tokens, group.page_tokens) + sizing.max_sequences - 1;
+  group.max_pages = group.pages;
+  if (spec.kind == CacheKind::kCross) return;
+  if (sizing.max_sequence_tokens > 0) {
+    group.max_pages = std::min(group.pages, CeilDiv(sizing.max_sequence_tokens, group.page_tokens));
+  }
+  if (!spec.DropsRows() || sizing.max_step_tokens == 0) return;
+  // The step's rows and the rows before them that its first query sees, wherever pages begin.
+  const int64_t seen = std::min(spec.window.value_or(kMostRows), spec.chunk.value_or(kMostRows));
+  const int64_t rows = seen - 1 + sizing.max_step_tokens;
+  const int64_t pages = (rows + group.page_tokens - 2) / group.page_tokens + 1;
+  if (pages <= (group.pages - 1) / sizing.max_sequences) group.pages = pages * sizing.max_sequences;
+}
+
 Status SizePages(const CacheSizing& sizing, CacheGroupPlan& group) {
   const CacheSpec& spec = group.spec;
   group.page_tokens = spec.page_tokens != 0     ? spec.page_tokens
                       : sizing.page_tokens != 0 ? sizing.page_tokens
                                                 : PageTokensFor(spec.row_bytes);
   TN_RETURN_IF_ERROR(CheckPageTokens(group.page_tokens));
-  const int64_t tokens = spec.kind == CacheKind::kCross ? sizing.cross_tokens : sizing.tokens;
   TN_RETURN_IF_ERROR(Multiply(group.page_tokens, spec.row_bytes, group.page_bytes));
   group.page_bytes = RoundUp(group.page_bytes, Buffer::kAlignment);
-  // Each sequence may leave its last page half empty.
-  group.pages = tokens / group.page_tokens + (tokens % group.page_tokens != 0 ? 1 : 0) +
-                sizing.max_sequences - 1;
-  if (group.pages > std::numeric_limits<int32_t>::max()) {
+  SetPageCounts(sizing, group);
+  if (const int64_t most = std::max(group.pages, group.max_pages);
+      most > std::numeric_limits<int32_t>::max()) {
     return DoesNotFit(
         fmt::format("the cache: {} pages of {} tokens, at most {} can be named; fix: "
                     "fewer cached tokens or larger pages",
-                    group.pages, group.page_tokens, std::numeric_limits<int32_t>::max()));
+                    most, group.page_tokens, std::numeric_limits<int32_t>::max()));
   }
   TN_RETURN_IF_ERROR(Multiply(group.pages, group.page_bytes, group.pool_bytes));
-  TN_RETURN_IF_ERROR(Multiply(group.pages, sizing.max_sequences, group.table_bytes));
-  return Multiply(group.table_bytes, sizeof(int32_t), group.table_bytes);
+  // Entries are counted by 31 bits, sequences by 30: no product here wraps.
+  const int64_t per_sequence =
+      group.max_pages * PagePool::kBytesPerEntry + PagePool::kBytesPerSequence;
+  TN_RETURN_IF_ERROR(Multiply(sizing.max_sequences, per_sequence, group.table_bytes));
+  return Add(group.table_bytes, group.pages * PagePool::kBytesPerPage, group.table_bytes);
 }
 
 Status SizeGroup(const CacheSizing& sizing, CacheGroupPlan& group) {
@@ -71,6 +94,23 @@ Status SizeGroup(const CacheSizing& sizing, CacheGroupPlan& group) {
   return Add(group.bytes, group.table_bytes, group.bytes);
 }
 
+// For tokens that are published: their number is bounded by the pages that hold their rows.
+Status SizePrefixes(const CacheSizing& sizing, CachePlan& plan) {
+  std::vector<PrefixTree::GroupSizes> groups;
+  int64_t nodes = CeilDiv(sizing.tokens, kPrefixTokens) + sizing.max_sequences;
+  for (const CacheGroupPlan& group : plan.groups) {
+    if (group.spec.kind == CacheKind::kCross) return {};  // rows depend on the encoder's input, too
+    if (group.spec.kind != CacheKind::kPagedRows) continue;
+    groups.push_back({group.pages, group.page_tokens});
+    if (!group.spec.DropsRows())
+      nodes = std::min(nodes, group.pages * group.page_tokens / kPrefixTokens);
+  }
+  if (!sizing.prefix_reuse || plan.groups.empty()) return {};
+  plan.prefix_nodes = std::min<int64_t>(nodes, std::numeric_limits<int32_t>::max());
+  plan.prefix_bytes = PrefixTree::BytesFor(plan.prefix_nodes, groups);
+  return Add(plan.bytes, plan.prefix_bytes, plan.bytes);
+}
+
 Status CheckSpec(std::span<const CacheSpec> specs, size_t i) {
   const CacheSpec& spec = specs[i];
   const auto error = [&](const std::string& what) {
@@ -82,6 +122,10 @@ Status CheckSpec(std::span<const CacheSpec> specs, size_t i) {
     return error(fmt::format("row_bytes = {}, allowed: 1..{}", spec.row_bytes, kMostRowBytes));
   if (spec.kind == CacheKind::kState && !sized(spec.state_bytes))
     return error(fmt::format("state_bytes = {}, allowed: 1..{}", spec.state_bytes, kMostRowBytes));
+  for (const auto& [name, value] : {std::pair{"window", spec.window}, {"chunk", spec.chunk}}) {
+    if (value && (*value < 1 || *value > kMostRows))
+      return error(fmt::format("{} = {}, allowed: 1..{}", name, *value, kMostRows));
+  }
   if (spec.kind != CacheKind::kSharedWith) return {};
   size_t owner = i;
   for (size_t steps = 0; specs[owner].kind == CacheKind::kSharedWith; ++steps) {
@@ -96,6 +140,14 @@ Status CheckSpec(std::span<const CacheSpec> specs, size_t i) {
     return error(fmt::format("shared_with = {} is {}, only paged rows can be shared",
                              spec.shared_with, NameOf(specs[owner].kind)));
   }
+  const auto limits = [](const CacheSpec& c) {
+    return fmt::format("window {}, chunk {}", c.window ? std::to_string(*c.window) : "none",
+                       c.chunk ? std::to_string(*c.chunk) : "none");
+  };
+  if (limits(spec) != limits(specs[owner])) {
+    return error(fmt::format("{}, but it reads the rows of layer {} ({}), which keeps no others",
+                             limits(spec), specs[owner].layer, limits(specs[owner])));
+  }
   return {};
 }
 
@@ -107,6 +159,8 @@ Status CheckSizing(const CacheSizing& sizing) {
   TN_RETURN_IF_ERROR(check("tokens", sizing.tokens, 0, kMostRows));
   TN_RETURN_IF_ERROR(check("cross_tokens", sizing.cross_tokens, 0, kMostRows));
   TN_RETURN_IF_ERROR(check("max_sequences", sizing.max_sequences, 1, kMostSequences));
+  TN_RETURN_IF_ERROR(check("max_sequence_tokens", sizing.max_sequence_tokens, 0, kMostRows));
+  TN_RETURN_IF_ERROR(check("max_step_tokens", sizing.max_step_tokens, 0, kMostRows));
   return check("max_snapshots", sizing.max_snapshots, 0, kMostSequences);
 }
 
@@ -177,6 +231,7 @@ Result<CachePlan> PlanCache(std::span<const CacheSpec> specs, const CacheSizing&
     TN_RETURN_IF_ERROR(SizeGroup(sizing, group));
     TN_RETURN_IF_ERROR(Add(plan.bytes, group.bytes, plan.bytes));
   }
+  TN_RETURN_IF_ERROR(SizePrefixes(sizing, plan));
   return plan;
 }
 

@@ -2,6 +2,7 @@
 // the plan and the memory ledger. Not memory itself (cache_manager.h). A value; thread-compatible.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -35,7 +36,10 @@ struct CacheSpec {
   int64_t state_bytes = 0;  // kState: per sequence
   DType dtype = DType::kF32;
   KvLayout layout = KvLayout::kNhd;
-  std::optional<int64_t> window = {};  // rows older than this may be dropped
+  // A query sees itself and window - 1 rows before it, of its own position / chunk only: rows that
+  // nobody will see are dropped. A layer that reads another's rows says the same as it.
+  std::optional<int64_t> window = {};
+  std::optional<int64_t> chunk = {};
   // Paged kinds: a power of two of 16..256 that the layer's kernels were selected for; 0: the rule
   // of PageTokensFor.
   int32_t page_tokens = 0;
@@ -46,7 +50,17 @@ struct CacheSpec {
   bool SameGroup(const CacheSpec& other) const {
     return kind == other.kind && row_bytes == other.row_bytes && state_bytes == other.state_bytes &&
            dtype == other.dtype && layout == other.layout && window == other.window &&
-           page_tokens == other.page_tokens;
+           chunk == other.chunk && page_tokens == other.page_tokens;
+  }
+  bool DropsRows() const {
+    return kind == CacheKind::kPagedRows && (window.has_value() || chunk.has_value());
+  }
+  // The first row that a query at `position`, or any later one, may see.
+  int64_t FirstSeen(int64_t position) const {
+    int64_t first = 0;
+    if (window) first = std::max(first, position + 1 - *window);
+    if (chunk) first = std::max(first, position / *chunk * *chunk);
+    return first;
   }
 };
 

@@ -404,6 +404,16 @@ Sourced<int64_t> ConfigReader::RequireChoice(const Keys& keys,
 
 bool ConfigReader::Has(const Keys& keys) const { return Peek(keys) != nullptr; }
 
+bool ConfigReader::IsNull(const Keys& keys) const {
+  if (Has(keys)) return false;
+  for (const auto& [node, prefix] : Places()) {
+    for (const std::string& name : keys.names()) {
+      if (node->Find(name) != nullptr) return true;
+    }
+  }
+  return false;
+}
+
 std::vector<std::pair<const Json*, std::string>> ConfigReader::Places() const {
   std::vector<std::pair<const Json*, std::string>> places = {{node_, prefix_}};
   if (inner_ != nullptr) places.emplace_back(inner_, inner_prefix_);

@@ -128,6 +128,9 @@ class ConfigReader {
 
   // Present under one of its names, and not null?
   bool Has(const Keys& keys) const;
+  // There under one of its names, but null? For keys whose null says something else than their
+  // absence, which the default is for.
+  bool IsNull(const Keys& keys) const;
   // The raw value, recorded as read; null when absent or null. For keys of several kinds.
   const Json* Raw(const Keys& keys);
   // The same without recording anything.

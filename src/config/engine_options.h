@@ -31,11 +31,14 @@ struct EngineOptions {
   // Computation and cache.
   Sourced<std::string> compute;       // auto | fp32 | bf16
   Sourced<std::string> weights;       // auto | in-place | packed
+  Sourced<bool> deterministic;        // the same bits whatever the threads and the batch
   Sourced<std::string> attn_backend;  // "auto" or a backend's name
-  Sourced<std::string> kv_dtype;      // auto | f32 | bf16
+  Sourced<std::string> kv_dtype;      // auto, a name of KvDTypes, or "full=NAME,window=NAME"
   Sourced<std::optional<int64_t>> page_tokens;
   Sourced<std::optional<int64_t>> kv_tokens;
+  Sourced<double> kv_fraction;
   Sourced<std::optional<int64_t>> max_seq_len;
+  Sourced<int64_t> max_sequences;
   Sourced<int64_t> prefill_chunk;
   Sourced<int64_t> mla_context_chunk;
   Sourced<std::vector<std::string>> allow_downgrade;  // fields of decisions

@@ -12,6 +12,11 @@ Sourced<int64_t> ReadSize(ConfigReader& reader, const SizeKey& key, IntRange ran
   return reader.RequireInt(key.keys, range);
 }
 
+// Else the number follows from others. A default is for an absent key: null asks for the rule.
+bool HasDefaultOrValue(const ConfigReader& reader, const SizeKey& key) {
+  return reader.Has(key.keys) || (key.fallback && !reader.IsNull(key.keys));
+}
+
 // optional: 0 in a list says that the layer has none.
 Sourced<PerLayer<int64_t>> ReadPerLayer(ConfigReader& reader, const ModelConfig& config,
                                         const SizeKey& key, IntRange range, bool optional) {
@@ -250,7 +255,7 @@ void ReadSizes(ConfigReader& reader, ModelConfig& config, const SizesSpec& spec)
 
 void ReadAttentionGeometry(ConfigReader& reader, ModelConfig& config, const AttentionKeys& keys) {
   config.heads = ReadPerLayer(reader, config, keys.heads, kHeadCount, keys.optional);
-  if (keys.kv_heads.fallback || reader.Has(keys.kv_heads.keys)) {
+  if (HasDefaultOrValue(reader, keys.kv_heads)) {
     config.kv_heads = ReadPerLayer(reader, config, keys.kv_heads, kHeadCount, keys.optional);
   } else {
     config.kv_heads = config.heads;
@@ -260,7 +265,7 @@ void ReadAttentionGeometry(ConfigReader& reader, ModelConfig& config, const Atte
                                fmt::format("as many as heads ({})", config.heads.origin.Text()));
     }
   }
-  if (keys.head_dim.fallback || reader.Has(keys.head_dim.keys)) {
+  if (HasDefaultOrValue(reader, keys.head_dim)) {
     config.head_dim = ReadPerLayer(reader, config, keys.head_dim, kHeadCount, keys.optional);
   } else {
     config.head_dim = DeriveHeadDim(reader, config, keys);
@@ -315,6 +320,29 @@ Sourced<Activation> ReadActivation(ConfigReader& reader, const Keys& keys,
 void ReadMlp(ConfigReader& reader, ModelConfig& config, const MlpSpec& spec) {
   config.intermediate = ReadPerLayer(reader, config, spec.intermediate, kPositive, spec.optional);
   config.activation = ReadActivation(reader, spec.activation, spec.default_activation);
+}
+
+std::vector<bool> ReadLayerTypes(ConfigReader& reader, const ModelConfig& config,
+                                 const LayerTypes& types,
+                                 const std::function<bool(int64_t)>& by_default) {
+  std::vector<bool> is_yes(static_cast<size_t>(config.layers.value));
+  if (!reader.Has("layer_types")) {
+    for (size_t i = 0; i < is_yes.size(); ++i) is_yes[i] = by_default(static_cast<int64_t>(i));
+    return is_yes;
+  }
+  const std::vector<std::string> names = reader.Strings("layer_types", {}).value;
+  if (names.size() != is_yes.size() && !IsPlaceholder(config.layers.origin)) {
+    reader.Error("layer_types", fmt::format("has {} entries, must have one for each of {} layers",
+                                            names.size(), is_yes.size()));
+  }
+  for (size_t i = 0; i < std::min(names.size(), is_yes.size()); ++i) {
+    is_yes[i] = names[i] == types.yes;
+    if (is_yes[i] || names[i] == types.no) continue;
+    reader.Error("layer_types", fmt::format("has '{}' for layer {}, allowed: {}, {}", names[i], i,
+                                            types.yes, types.no));
+    break;
+  }
+  return is_yes;
 }
 
 Sourced<int64_t> ReadExpertCount(ConfigReader& reader, const ModelConfig& config, const Keys& keys,

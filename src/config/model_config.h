@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -78,8 +79,8 @@ void ReadSizes(ConfigReader& reader, ModelConfig& config, const SizesSpec& spec 
 
 struct AttentionKeys {
   SizeKey heads = {"num_attention_heads"};
-  SizeKey kv_heads = {"num_key_value_heads"};  // no default: as many as heads
-  SizeKey head_dim = {"head_dim"};             // no default: hidden / heads
+  SizeKey kv_heads = {"num_key_value_heads"};  // no default, or null: as many as heads
+  SizeKey head_dim = {"head_dim"};             // no default, or null: hidden / heads
   bool optional = false;                       // a layer whose number is 0 has no attention
 };
 // heads, kv_heads, head_dim, after ReadSizes. Errors: heads do not divide hidden although head_dim
@@ -108,6 +109,16 @@ void ReadMlp(ConfigReader& reader, ModelConfig& config, const MlpSpec& spec = {}
 // One activation by Hugging Face's names (activations.py, ACT2CLS). No fallback: required.
 Sourced<Activation> ReadActivation(ConfigReader& reader, const Keys& keys,
                                    std::optional<Activation> fallback = {});
+
+// layer_types: one of two names for every layer.
+struct LayerTypes {
+  const char* yes;
+  const char* no = "full_attention";
+};
+// Which layers are of the first type, after ReadSizes. Without the key: by_default(layer).
+std::vector<bool> ReadLayerTypes(ConfigReader& reader, const ModelConfig& config,
+                                 const LayerTypes& types,
+                                 const std::function<bool(int64_t)>& by_default);
 
 // Experts of a layer, after ReadSizes. Error: more than 2^20 in all layers together (1 is
 // returned).

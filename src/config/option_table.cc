@@ -152,7 +152,12 @@ std::string OptionTable::AllowedText(const OptionRow& row) const {
   }
   if (row.kind == OptionKind::kSize) parts.insert(parts.begin(), "a size (8G, 512MiB)");
   if (row.kind == OptionKind::kFlag) parts = {"true", "false"};
-  return Join(parts, " | ");
+  std::string text = Join(parts, " | ");
+  if (*row.keys == '\0') return text;
+  std::vector<std::string> by_key;
+  for (const std::string_view key : Split(row.keys, '|'))
+    by_key.push_back(fmt::format("{}=NAME", key));
+  return fmt::format("{}, or by kind as {}", text, Join(by_key, ","));
 }
 
 Status OptionTable::Set(const OptionRow& row, std::string_view text, const Origin& origin,
@@ -173,6 +178,7 @@ Status OptionTable::Set(const OptionRow& row, std::string_view text, const Origi
         } else if constexpr (std::is_same_v<T, std::string>) {
           std::optional<std::string> value = std::string(text);
           if (row.kind == OptionKind::kEnum) value = ParseChoice(allowed, text);
+          if (!value && *row.keys != '\0') value = ParseByKey(row, allowed, text);
           if (!value && PluginsMayName(row)) value = std::string(text);  // checked at the end
           if (value) Offer(field, *value, origin);
           return value.has_value();

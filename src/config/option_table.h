@@ -59,6 +59,7 @@ struct OptionRow {
   OptionStatus status = OptionStatus::kStable;
   const char* short_name = "";  // "n": also -n
   char separator = 0;           // of lists in one text; 0: each setting is one entry
+  const char* keys = "";        // "full|window": also one value for each, "full=bf16,window=int8"
 };
 
 // Allowed values that other layers know.

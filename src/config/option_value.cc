@@ -94,6 +94,23 @@ std::optional<std::string> ParseChoice(const std::vector<std::string>& allowed,
   return std::nullopt;
 }
 
+std::optional<std::string> ParseByKey(const OptionRow& row, const std::vector<std::string>& allowed,
+                                      std::string_view text) {
+  std::vector<std::string> keys;
+  for (const std::string_view key : Split(row.keys, '|')) keys.emplace_back(key);
+  std::vector<std::string> parts;
+  for (const std::string_view part : Split(text, ',')) {
+    const size_t equals = part.find('=');
+    if (equals == std::string_view::npos) return std::nullopt;
+    const auto key = ParseChoice(keys, Trim(part.substr(0, equals)));
+    const auto value = ParseChoice(allowed, Trim(part.substr(equals + 1)));
+    if (!key || !value) return std::nullopt;
+    std::erase(keys, *key);
+    parts.push_back(*key + "=" + *value);
+  }
+  return Join(parts, ",");
+}
+
 Result<int64_t> ParseSize(std::string_view text) {
   const std::string_view trimmed = Trim(text);
   const size_t number_end = std::min(trimmed.find_first_not_of("0123456789."), trimmed.size());

@@ -22,5 +22,8 @@ std::optional<int64_t> ParseInteger(const OptionRow& row, const std::vector<std:
 // The allowed value's own spelling.
 std::optional<std::string> ParseChoice(const std::vector<std::string>& allowed,
                                        std::string_view text);
+// "full=bf16,window=int8" with keys of the row, each once, in the allowed values' spelling.
+std::optional<std::string> ParseByKey(const OptionRow& row, const std::vector<std::string>& allowed,
+                                      std::string_view text);
 
 }  // namespace tenon

@@ -11,19 +11,26 @@
 
 namespace tenon {
 
-// Where key and value rows are. Row j of head h, K or V: in pages (pages != null) at base + pages[j
-// / page_tokens] * page_bytes + j % page_tokens * slot_stride + h * head_stride, densely at base +
-// j
-// * slot_stride + h * head_stride. Strides in bytes.
+// Where key and value rows are. Codes of row j of head h, K or V: in pages (pages != null) at base
+// + pages[j / page_tokens] * page_bytes + j % page_tokens * slot_stride + h * head_stride, densely
+// at base + j * slot_stride + h * head_stride; its scales likewise. Strides in bytes.
 struct KeyValueSource {
   const int32_t* pages = nullptr;  // this sequence's page table
   int64_t page_bytes = 0;
   int32_t page_tokens = 1;
-  DType dtype = DType::kF32;  // f32 or bf16
+  DType dtype = DType::kF32;  // f32, bf16, f16, f8_e4m3, i8 or f4_e2m1
   const std::byte* k = nullptr;
   int64_t k_slot_stride = 0, k_head_stride = 0;
   const std::byte* v = nullptr;
   int64_t v_slot_stride = 0, v_head_stride = 0;
+  // i8: one fp32 for a row; f4_e2m1: one e4m3 for 16 codes. Null of the others.
+  const std::byte* k_scales = nullptr;
+  int64_t k_scale_slot_stride = 0, k_scale_head_stride = 0;
+  const std::byte* v_scales = nullptr;
+  int64_t v_scale_slot_stride = 0, v_scale_head_stride = 0;
+  // f8_e4m3 and f4_e2m1: what all numbers are multiplied by.
+  float k_scale = 1;
+  float v_scale = 1;
   // The key's second part, dense fp32 and shared by all heads (MLA's rotary part); width 0: none.
   const float* k2 = nullptr;
   int64_t k2_slot_stride = 0;  // floats
@@ -79,6 +86,14 @@ struct AttendOut {
   int64_t stats_row_stride = 0, stats_head_stride = 0;
 };
 
+// A row of one head. KeyValueSource says what the parts mean.
+struct StoredRow {
+  DType dtype = DType::kF32;
+  std::byte* codes = nullptr;
+  std::byte* scales = nullptr;
+  float scale = 1;
+};
+
 // Softmax sums over some of the keys, not normalised: per (row, head) StateFloats numbers: the sum
 // of p * v [v_width], the maximum, the sum of p = exp(score - maximum); then what fills the last
 // line. Sinks not included.
@@ -116,9 +131,12 @@ struct AttentionKernels {
   // which may be a's. One head.
   void (*merge)(const NormalisedPart& a, const NormalisedPart& b, float* out, float* stats,
                 int64_t n) = nullptr;
-  // n numbers to and from f32 or bf16 (rounded to nearest even).
-  void (*store)(DType dtype, const float* src, std::byte* dst, int64_t n) = nullptr;
-  void (*load)(DType dtype, const std::byte* src, float* dst, int64_t n) = nullptr;
+  // n numbers to and from a row, rounded to nearest even; f4_e2m1: whole groups of 16. i8: the
+  // scale is the largest magnitude / 127. f4_e2m1: the largest of the group / 6, rounded, so that
+  // codes are relative to what is stored. f8_e4m3 and f4_e2m1 hold what exceeds their range as the
+  // largest number. A row or group with a NaN (i8: or an infinity) is NaN, of f8_e4m3 the number.
+  void (*store)(const float* src, const StoredRow& row, int64_t n) = nullptr;
+  void (*load)(const StoredRow& row, float* dst, int64_t n) = nullptr;
 };
 
 inline constexpr int64_t kAttendTile = 32;    // keys whose scores are computed together

@@ -15,30 +15,82 @@ struct KeyRange {
   int64_t end = 0;
 };
 
+// A stored row of one head, to be read.
+struct RowView {
+  DType dtype = DType::kF32;
+  const std::byte* codes = nullptr;
+  const std::byte* scales = nullptr;
+  float scale = 1;
+};
+
 static inline const std::byte* RowAddress(const KeyValueSource& s, const std::byte* base,
                                           int64_t slot_stride, int64_t j) {
   if (s.pages == nullptr) return base + j * slot_stride;
   return base + s.pages[j / s.page_tokens] * s.page_bytes + j % s.page_tokens * slot_stride;
 }
 
-// The row as floats: in place, or widened into `buffer`.
-static inline const float* Widen(DType dtype, const std::byte* row, int64_t n, float* buffer) {
-  if (dtype == DType::kF32) return reinterpret_cast<const float*>(row);
-  const auto* bits = reinterpret_cast<const uint16_t*>(row);
-  for (int64_t i = 0; i < n; ++i) buffer[i] = Bf16ToFloat(bits[i]);
-  return buffer;
+static inline RowView KeyAt(const AttendArgs& a, int64_t j) {
+  const KeyValueSource& s = a.source;
+  RowView row{s.dtype, RowAddress(s, s.k, s.k_slot_stride, j) + a.kv_head * s.k_head_stride,
+              nullptr, s.k_scale};
+  if (s.k_scales != nullptr) {
+    row.scales =
+        RowAddress(s, s.k_scales, s.k_scale_slot_stride, j) + a.kv_head * s.k_scale_head_stride;
+  }
+  return row;
+}
+
+static inline RowView ValueAt(const AttendArgs& a, int64_t j) {
+  const KeyValueSource& s = a.source;
+  RowView row{s.dtype, RowAddress(s, s.v, s.v_slot_stride, j) + a.kv_head * s.v_head_stride,
+              nullptr, s.v_scale};
+  if (s.v_scales != nullptr) {
+    row.scales =
+        RowAddress(s, s.v_scales, s.v_scale_slot_stride, j) + a.kv_head * s.v_scale_head_stride;
+  }
+  return row;
+}
+
+// The row as floats, number by number: in place, or widened into `buffer`.
+static inline const float* Widen(const RowView& row, int64_t n, float* buffer) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(row.codes);
+  const auto* words = reinterpret_cast<const uint16_t*>(row.codes);
+  switch (row.dtype) {
+    case DType::kBF16:
+      for (int64_t i = 0; i < n; ++i) buffer[i] = Bf16ToFloat(words[i]);
+      return buffer;
+    case DType::kF16:
+      for (int64_t i = 0; i < n; ++i) buffer[i] = F16ToFloat(words[i]);
+      return buffer;
+    case DType::kF8E4M3:
+      for (int64_t i = 0; i < n; ++i) buffer[i] = F8E4M3ToFloat(bytes[i]) * row.scale;
+      return buffer;
+    case DType::kI8: {
+      float scale = 0;
+      __builtin_memcpy(&scale, row.scales, sizeof scale);
+      for (int64_t i = 0; i < n; ++i)
+        buffer[i] = static_cast<float>(static_cast<int8_t>(bytes[i])) * scale;
+      return buffer;
+    }
+    case DType::kF4E2M1:
+      for (int64_t i = 0; i < n; ++i) {
+        const float scale = F8E4M3ToFloat(static_cast<uint8_t>(row.scales[i / 16])) * row.scale;
+        const uint32_t pair = bytes[i / 2];
+        buffer[i] =
+            F4E2M1ToFloat(static_cast<uint8_t>(i % 2 == 0 ? pair & 15u : pair >> 4)) * scale;
+      }
+      return buffer;
+    default:
+      return reinterpret_cast<const float*>(row.codes);
+  }
 }
 
 static inline const float* KeyRow(const AttendArgs& a, int64_t j, float* buffer) {
-  const KeyValueSource& s = a.source;
-  const std::byte* row = RowAddress(s, s.k, s.k_slot_stride, j) + a.kv_head * s.k_head_stride;
-  return Widen(s.dtype, row, a.k_width, buffer);
+  return Widen(KeyAt(a, j), a.k_width, buffer);
 }
 
 static inline const float* ValueRow(const AttendArgs& a, int64_t j, float* buffer) {
-  const KeyValueSource& s = a.source;
-  const std::byte* row = RowAddress(s, s.v, s.v_slot_stride, j) + a.kv_head * s.v_head_stride;
-  return Widen(s.dtype, row, a.v_width, buffer);
+  return Widen(ValueAt(a, j), a.v_width, buffer);
 }
 
 // Rows of the source, within [key_begin, key_end), that query row `row` sees; may be empty.

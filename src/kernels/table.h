@@ -44,6 +44,8 @@ struct ElementwiseKernels {
   // activation(gate) * up
   Kernel<void(Activation activation, const float* gate, const float* up, float* y, int64_t n)>
       gated_activate;
+  Kernel<void(const ClampedSwiglu& unit, const float* gate, const float* up, float* y, int64_t n)>
+      clamped_swiglu;
   Kernel<void(const float* a, const float* b, float* y, int64_t n)> multiply;
   // y = x + addends[0] + ... + addends[count - 1], added in this order.
   Kernel<void(const float* x, const float* const* addends, int32_t count, float* y, int64_t n)> add;
@@ -99,8 +101,8 @@ struct RowKernels {
 
 struct RouteKernelArgs {
   int32_t experts = 0, top_k = 0, groups = 1, kept_groups = 1;
-  bool sigmoid = false;            // scores: sigmoid, else softmax
-  bool softmax_of_chosen = false;  // scores: the logits; weights: softmax of the chosen ones
+  bool sigmoid = false;       // scores: sigmoid, else softmax
+  bool score_chosen = false;  // the logits choose; scored are the chosen ones alone
   bool renormalise = false;
   bool group_score_top2 = false;  // else the group's maximum
   float renormalise_eps = 0, scale = 1, masked_score = 0;

@@ -22,12 +22,18 @@ void RegisterAttention(LoadContext& context, int layer, AttentionCore* core) {
 AttentionCore::AttentionCore(const Scope& scope, const AttentionSpec& spec)
     : Module(scope), spec_(spec) {
   const ConstructionOptions& options = scope.context().options;
-  spec_.kv_dtype = options.kv_dtype.value;
+  const DType full = options.kv_dtype.value;
+  const DType window = options.window_kv_dtype.value_or(full);
+  spec_.kv_dtype = spec_.IsLocal() ? window : full;
+  if (window != full && spec_.kind != AttentionKind::kEncoder)
+    spec_.other_kv_dtype = spec_.IsLocal() ? full : window;
   spec_.compute = options.compute.value;
-  const int64_t row_bytes = spec_.CachedWidth() * RowBytes(spec_.kv_dtype, 1);
-  spec_.page_tokens = options.page_tokens.value > 0
-                          ? static_cast<int32_t>(options.page_tokens.value)
-                          : PageTokensFor(row_bytes);
+  spec_.deterministic = options.deterministic;
+  if (options.page_tokens.value > 0) {
+    spec_.page_tokens = static_cast<int32_t>(options.page_tokens.value);
+  } else if (const KvGeometry rows = spec_.Cached(KvLayout::kNhd); rows.Exists()) {
+    spec_.page_tokens = PageTokensFor(rows.RowBytes());  // else no backend will be found
+  }
   RegisterAttention(scope.context(), spec.layer, this);
 }
 
@@ -59,10 +65,11 @@ void AttentionCore::SelectAttention(LoadContext& context) {
   CacheSpec cache;
   cache.kind = spec_.kind == AttentionKind::kCross ? CacheKind::kCross : CacheKind::kPagedRows;
   cache.layer = spec_.layer;
-  cache.row_bytes = spec_.CachedWidth() * RowBytes(spec_.kv_dtype, 1);
   cache.dtype = spec_.kv_dtype;
   cache.layout = spec_.mla ? KvLayout::kRow : spec_.kv_layout.value_or(backend_->layout());
+  cache.row_bytes = spec_.Cached(cache.layout).RowBytes();
   cache.window = spec_.window;
+  cache.chunk = spec_.chunk;
   cache.page_tokens = spec_.page_tokens;
   context.caches.push_back({cache, &cache_});
 }

@@ -19,7 +19,8 @@ AttentionSpec LocalHeads(const Scope& scope, AttentionSpec spec);
 
 class AttentionCore : public Module {
  public:
-  // The spec's kv_dtype and page size are set here from the options; the rest is the family's.
+  // The spec's dtypes of cached rows, compute and page size are set here from the options; the rest
+  // is the family's.
   AttentionCore(const Scope& scope, const AttentionSpec& spec);
 
   void SelectAttention(LoadContext& context) override;

@@ -74,15 +74,6 @@ void Linear::Quantise(Quantiser& quantiser) {
   }
 }
 
-namespace {
-
-// A vector as the only column of a matrix: shares are of rows and columns.
-PartShape BiasPart(int64_t rows, const Share& share) {
-  return share.is_whole() ? PartShape({rows}) : PartShape(rows, 1, share, {});
-}
-
-}  // namespace
-
 void Linear::CreateWeights(LoadContext& context) {
   if (!parameters_.empty()) return;  // once, however often the phase runs
   const auto form = exact_ || keeps_rows_ ? Parameter::Form::kAsStored : Parameter::Form::kProduct;
@@ -91,7 +82,7 @@ void Linear::CreateWeights(LoadContext& context) {
     CreateWeight(context, *this, weights_[i]);
     if (segments_[i].has_bias) {
       biases_[i] = &AddParameter(context, weights_[i].path + ".bias",
-                                 BiasPart(segments_[i].rows, weights_[i].row_share),
+                                 VectorPart(segments_[i].rows, weights_[i].row_share),
                                  Parameter::Form::kFloat32);
     }
     matrices_[i] = MatrixOfSegment(i);

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,9 +35,11 @@ struct ConstructionOptions {
   Sourced<std::string> attention_backend = {"auto", {}};
   Sourced<Compute> compute = {Compute::kFp32, {}};
   Sourced<DType> kv_dtype = {DType::kF32, {}};
-  Sourced<int64_t> page_tokens = {0, {}};  // 0: by PageTokensFor
+  std::optional<DType> window_kv_dtype = {};  // of layers with a window or chunk; empty: kv_dtype
+  Sourced<int64_t> page_tokens = {0, {}};     // 0: by PageTokensFor
   WeightPacking packing = WeightPacking::kNever;
-  int threads = 1;  // that will work
+  bool deterministic = false;  // results depend neither on the threads nor on the batch
+  int threads = 1;             // that will work
   ParallelMapping mapping;
   bool headless = false;  // the checkpoint is a base model: a head may be absent (LmHead)
   int64_t mla_context_chunk = 4096;  // cached latent rows expanded at a time in an MLA prefill

@@ -11,6 +11,7 @@ Mla::Mla(const Scope& scope, const MlaOptions& o)
       rope_(o.rope),
       pairing_(o.pairing),
       context_chunk_(scope.context().options.mla_context_chunk),
+      may_expand_(!scope.context().options.deterministic),
       core_(scope, LocalHeads(scope, o.spec)),
       kv_a_(scope / "kv_a_proj_with_mqa", o.hidden,
             geometry_.kv_lora_rank + geometry_.qk_rope_head_dim, o.bias),
@@ -96,7 +97,8 @@ Value Mla::operator()(Forward& pass, const Value& x) const {
   const auto requests = pass.layout().requests;
   // The expanded form pays for a prefill of one sequence; decode and mixed steps run on the
   // latents.
-  const bool expanded = requests.size() == 1 && requests[0].phase == RequestPhase::kPrefill;
+  const bool expanded =
+      may_expand_ && requests.size() == 1 && requests[0].phase == RequestPhase::kPrefill;
   return o_(pass, expanded ? RunExpanded(pass, rows) : RunAbsorbed(pass, rows.q));
 }
 

@@ -44,6 +44,7 @@ class Mla : public Module {
   const RopeTable* rope_;
   RopePairing pairing_;
   int64_t context_chunk_;
+  bool may_expand_;
   AttentionCore core_;
   std::optional<Linear> q_;  // when queries have no low rank
   std::optional<Linear> q_a_;

@@ -10,13 +10,14 @@ Moe::Moe(const Scope& scope, const MoeOptions& options)
     : Module(scope),
       options_(options),
       routing_(options.routing),
-      router_(scope / options.router, options.hidden, options.routing.experts),
+      router_(scope / options.router, options.hidden, options.routing.experts, options.router_bias),
       experts_(static_cast<size_t>(3 * options.routing.experts)),
+      biases_(experts_.size()),
       gate_(static_cast<size_t>(options.routing.experts)),
       up_(gate_.size()),
       down_(gate_.size()) {
   router_.KeepExact();
-  weights_ = {gate_, up_, down_, options.activation};
+  weights_ = {gate_, up_, down_, options.activation, options.weighs};
   Share share = {0, options.intermediate, 0};  // of each expert's intermediate width
   if (!DivideEvenly(scope.context().options.mapping, options.intermediate, 0, share)) {
     scope.Error(fmt::format(
@@ -49,15 +50,28 @@ void Moe::CreateWeights(LoadContext& context) {
     choice_bias_ = &AddParameter(context, path() + "." + options_.choice_bias, {routing_.experts},
                                  Parameter::Form::kFloat32);
   }
-  for (WeightMatrix& weight : experts_) CreateWeight(context, *this, weight);
+  const bool is_first_rank = context.options.mapping.tp_rank() == 0;
+  for (size_t i = 0; i < experts_.size(); ++i) {
+    WeightMatrix& weight = experts_[i];
+    CreateWeight(context, *this, weight);
+    // What the ranks give is summed up, so one of them adds the bias of down.
+    if (!options_.expert_bias || (i % 3 == 2 && !is_first_rank)) continue;
+    biases_[i] =
+        &AddParameter(context, weight.path + ".bias", VectorPart(weight.rows, weight.row_share),
+                      Parameter::Form::kFloat32);
+  }
   LinkExperts();
 }
 
 void Moe::LinkExperts() {
+  const auto link = [this](size_t i, MatrixRef& matrix) {
+    matrix = MatrixOf(experts_[i]);
+    if (biases_[i] != nullptr && biases_[i]->loaded()) matrix.bias = biases_[i]->floats();
+  };
   for (size_t e = 0; e < gate_.size(); ++e) {
-    gate_[e] = MatrixOf(experts_[3 * e]);
-    up_[e] = MatrixOf(experts_[3 * e + 1]);
-    down_[e] = MatrixOf(experts_[3 * e + 2]);
+    link(3 * e, gate_[e]);
+    link(3 * e + 1, up_[e]);
+    link(3 * e + 2, down_[e]);
   }
 }
 

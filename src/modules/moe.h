@@ -11,8 +11,11 @@ namespace tenon {
 struct MoeOptions {
   int64_t hidden = 0;
   int64_t intermediate = 0;
-  Activation activation = Activation::kSilu;
+  GatedUnit activation = Activation::kSilu;
   RoutingSpec routing;
+  ExpertWeights::Weighs weighs = ExpertWeights::Weighs::kResult;
+  bool router_bias = false;
+  bool expert_bias = false;      // of all three matrices of every expert
   bool has_choice_bias = false;  // a float tensor `choice_bias` of [experts]
   // Names below the scope; `{expert}` in the scope is experts.<index>.
   std::string router = "gate";
@@ -42,7 +45,8 @@ class Moe : public Module {
   MoeOptions options_;
   RoutingSpec routing_;
   Linear router_;
-  std::vector<WeightMatrix> experts_;  // [experts, 3]: gate, up, down
+  std::vector<WeightMatrix> experts_;     // [experts, 3]: gate, up, down
+  std::vector<const Parameter*> biases_;  // as experts_; null: none
   const Parameter* choice_bias_ = nullptr;
   std::vector<MatrixRef> gate_;  // [experts]
   std::vector<MatrixRef> up_;

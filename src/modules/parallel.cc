@@ -57,4 +57,8 @@ Shape PartShape::Full() const {
   return {rows.is_whole() ? shape.dim(0) : rows.full, cols.is_whole() ? shape.dim(1) : cols.full};
 }
 
+PartShape VectorPart(int64_t size, const Share& share) {
+  return share.is_whole() ? PartShape({size}) : PartShape(size, 1, share, {});
+}
+
 }  // namespace tenon

@@ -56,4 +56,8 @@ struct PartShape {
   Share rows, cols;
 };
 
+// A vector of `size` numbers, which may be a share. It stands as the only column of a matrix:
+// shares are of rows and columns.
+PartShape VectorPart(int64_t size, const Share& share);
+
 }  // namespace tenon

@@ -257,13 +257,6 @@ void Quantiser::RecordDecisions() {
          .by = "compute",
          .why = rounds ? "as the checkpoint was made" : "finer than the checkpoint asks for"});
   }
-  if (!rules_.kv_algorithm.empty()) {
-    context_.Record({.field = "quantisation.kv_cache",
-                     .requested = rules_.kv_algorithm,
-                     .resolved = std::string(NameOf(context_.options.kv_dtype.value)),
-                     .by = "kv_dtype",
-                     .why = "the cache is held as kv_dtype says"});
-  }
   if (!rules_.unread.empty()) {
     context_.Record({.field = "quantisation.settings",
                      .requested = Join(rules_.unread, ", "),

@@ -54,6 +54,40 @@ constexpr float F8E4M3ToFloat(uint8_t bits) {
   return sign * std::bit_cast<float>(((exponent + 120u) << 23) | (mantissa << 20));
 }
 
+// To the nearest, ties to even; beyond 448 the largest number, infinities too; NaN stays NaN.
+inline uint8_t FloatToF8E4M3(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const auto sign = static_cast<uint8_t>(bits >> 24 & 0x80u);
+  const uint32_t magnitude = bits & 0x7FFFFFFFu;
+  if (magnitude > 0x7F800000u) return static_cast<uint8_t>(sign | 0x7Fu);
+  if (magnitude >= 0x43E00000u) return static_cast<uint8_t>(sign | 0x7Eu);  // 448
+  if (magnitude < 0x3C800000u) {  // below 2^-6: adding 2^14 lets the float unit round at 2^-9
+    const float shifted = std::bit_cast<float>(magnitude) + 16384.0f;
+    return static_cast<uint8_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x46800000u));
+  }
+  const uint32_t rounded = magnitude + 0x7FFFFu + ((magnitude >> 20) & 1u);
+  return static_cast<uint8_t>(sign | ((rounded >> 20) - (120u << 3)));
+}
+
+// FP4 E2M1, in the low four bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives (OCP microscaling
+// formats).
+constexpr float F4E2M1ToFloat(uint8_t bits) {
+  const uint32_t exponent = (bits >> 1) & 3u;
+  const uint32_t mantissa = bits & 1u;
+  const float magnitude = exponent == 0
+                              ? 0.5f * static_cast<float>(mantissa)
+                              : std::bit_cast<float>(((exponent + 126u) << 23) | (mantissa << 22));
+  return (bits & 8u) != 0 ? -magnitude : magnitude;
+}
+// To the nearest, ties to an even mantissa; beyond 6 the largest number. Of no NaN.
+constexpr uint8_t FloatToF4E2M1(float value) {
+  const uint32_t sign = std::bit_cast<uint32_t>(value) >> 28 & 8u;
+  const float m = value < 0 ? -value : value;
+  const int code = (m > 0.25f) + (m >= 0.75f) + (m > 1.25f) + (m >= 1.75f) + (m > 2.5f) +
+                   (m >= 3.5f) + (m > 5.0f);
+  return static_cast<uint8_t>(sign | static_cast<uint32_t>(code));
+}
+
 // FP8 E5M2: the upper byte of an fp16.
 inline float F8E5M2ToFloat(uint8_t bits) { return F16ToFloat(static_cast<uint16_t>(bits << 8)); }
 

@@ -30,6 +30,13 @@ void DecodeBlocks(const std::byte* row, int64_t elements, float* out) {
   }
 }
 
+void DecodePairs(const std::byte* row, int64_t elements, float* out) {
+  for (int64_t i = 0; i < elements; ++i) {
+    const auto pair = static_cast<uint32_t>(row[i / 2]);
+    out[i] = F4E2M1ToFloat(static_cast<uint8_t>(i % 2 == 0 ? pair & 15u : pair >> 4));
+  }
+}
+
 float FromDouble(double value) { return static_cast<float>(value); }
 float FromFloat(float value) { return value; }
 
@@ -61,6 +68,8 @@ DecodeRowFn DecoderOf(DType dtype) {
       return DecodeBlocks<BlockQ4K>;
     case DType::kQ6_K:
       return DecodeBlocks<BlockQ6K>;
+    case DType::kF4E2M1:
+      return DecodePairs;
     case DType::kI64:
     case DType::kI32:
     case DType::kI16:

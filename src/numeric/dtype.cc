@@ -30,7 +30,7 @@ constexpr DTypeInfo kInfos[] = {
     {DType::kU8, "u8", 1, 1, false},           {DType::kBool, "bool", 1, 1, false},
     BlockRow<BlockQ4_0>(DType::kQ4_0, "q4_0"), BlockRow<BlockQ4_1>(DType::kQ4_1, "q4_1"),
     BlockRow<BlockQ8_0>(DType::kQ8_0, "q8_0"), BlockRow<BlockQ6K>(DType::kQ6_K, "q6_k"),
-    BlockRow<BlockQ4K>(DType::kQ4_K, "q4_k"),
+    BlockRow<BlockQ4K>(DType::kQ4_K, "q4_k"),  {DType::kF4E2M1, "f4_e2m1", 2, 1, true},
 };
 
 constexpr bool InEnumOrder() {

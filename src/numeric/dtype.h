@@ -33,6 +33,7 @@ enum class DType : uint8_t {
   kQ8_0,
   kQ6_K,
   kQ4_K,
+  kF4E2M1,  // two to a byte, the first in the low bits; scales lie elsewhere
 };
 
 struct DTypeInfo {

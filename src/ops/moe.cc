@@ -24,7 +24,7 @@ RouteKernelArgs KernelArgsOf(const RoutingSpec& s) {
   args.groups = s.groups;
   args.kept_groups = s.kept_groups;
   args.sigmoid = s.scoring == RoutingSpec::Scoring::kSigmoid;
-  args.softmax_of_chosen = s.softmax_of_chosen;
+  args.score_chosen = s.score_chosen;
   args.renormalise = s.renormalise;
   args.group_score_top2 = s.group_score == RoutingSpec::GroupScore::kSumOfTop2;
   args.renormalise_eps = s.renormalise_eps;
@@ -126,6 +126,7 @@ struct BatchSource {
   const int32_t* experts = nullptr;  // [num_tokens, top_k]
   int64_t width = 0;                 // of a row that goes in
   float* gathered = nullptr;         // [kTokenBlock, width]
+  const float* factors = nullptr;    // [num_tokens, top_k]: of the rows; null: none
 };
 
 // Calls body(expert, choices, batch) for the choices (t * top_k + k) of every expert, at most
@@ -140,10 +141,15 @@ void ForBatches(const ExpertsArgs& a, const BatchSource& source, RowOf row_of, B
     const auto flush = [&] {
       if (count == 0) return;
       Batch batch{row_of(choices[0]), width, count};
-      if (count > 1) {
+      if (count > 1 || source.factors != nullptr) {
         for (int64_t i = 0; i < count; ++i) {
-          std::memcpy(source.gathered + i * width, row_of(choices[i]),
-                      static_cast<size_t>(width) * sizeof(float));
+          float* const row = source.gathered + i * width;
+          if (source.factors != nullptr) {
+            a.kernels->elementwise.scale.run(source.factors[choices[i]], row_of(choices[i]), row,
+                                             width);
+          } else {
+            std::memcpy(row, row_of(choices[i]), static_cast<size_t>(width) * sizeof(float));
+          }
         }
         batch.rows = source.gathered;
       }
@@ -159,23 +165,34 @@ void ForBatches(const ExpertsArgs& a, const BatchSource& source, RowOf row_of, B
   }
 }
 
+void Join(const ExpertsArgs& a, const float* gate, const float* up, float* y, int64_t n) {
+  const ElementwiseKernels& kernels = a.kernels->elementwise;
+  if (const auto* unit = std::get_if<ClampedSwiglu>(&a.all->activation)) {
+    kernels.clamped_swiglu.run(*unit, gate, up, y, n);
+  } else {
+    kernels.gated_activate.run(std::get<Activation>(a.all->activation), gate, up, y, n);
+  }
+}
+
+bool WeighsInput(const ExpertsArgs& a) { return a.all->weighs == ExpertWeights::Weighs::kInput; }
+
 // inner[choice, block] = act(gate x) * up x.
 void RunGateUp(const ExpertsArgs& a, const RunContext& context, int64_t begin, int64_t end) {
   const ExpertsScratch scratch = ScratchOf(a, context);
   const float* x = a.x.For<float>(context.thread);
   float* inner = a.inner.For<float>(context.thread);
+  BatchSource source = {a.experts.For<int32_t>(context.thread), a.hidden, scratch.gathered};
+  if (WeighsInput(a)) source.factors = a.weights.For<float>(context.thread);
   for (int64_t block = begin; block < end; ++block) {
     const RowRange rows = BlockOf(block, a.intermediate);
     ForBatches(
-        a, {a.experts.For<int32_t>(context.thread), a.hidden, scratch.gathered},
-        [&](int64_t choice) { return x + choice / a.top_k * a.x_stride; },
+        a, source, [&](int64_t choice) { return x + choice / a.top_k * a.x_stride; },
         [&](size_t e, const int64_t* choices, const Batch& batch) {
           MultiplyRows(*a.kernels, a.all->gate[e], batch, rows, {scratch.first, scratch.decoded});
           MultiplyRows(*a.kernels, a.all->up[e], batch, rows, {scratch.second, scratch.decoded});
           for (int64_t i = 0; i < batch.count; ++i) {
-            a.kernels->elementwise.gated_activate.run(
-                a.all->activation, scratch.first + i * rows.n, scratch.second + i * rows.n,
-                inner + choices[i] * a.intermediate + rows.from, rows.n);
+            Join(a, scratch.first + i * rows.n, scratch.second + i * rows.n,
+                 inner + choices[i] * a.intermediate + rows.from, rows.n);
           }
         });
   }
@@ -198,9 +215,9 @@ void RunDown(const ExpertsArgs& a, const RunContext& context, int64_t begin, int
         [&](size_t e, const int64_t* choices, const Batch& batch) {
           MultiplyRows(*a.kernels, a.all->down[e], batch, rows, {scratch.first, scratch.decoded});
           for (int64_t i = 0; i < batch.count; ++i) {
-            a.kernels->elementwise.add_scaled.run(weights[choices[i]], scratch.first + i * rows.n,
-                                                  y + choices[i] / a.top_k * a.hidden + rows.from,
-                                                  rows.n);
+            a.kernels->elementwise.add_scaled.run(
+                WeighsInput(a) ? 1.0f : weights[choices[i]], scratch.first + i * rows.n,
+                y + choices[i] / a.top_k * a.hidden + rows.from, rows.n);
           }
         });
   }
@@ -271,6 +288,7 @@ Value ApplyExperts(Tape& tape, const ExpertWeights& experts, const Routing& rout
   gate_up.args() = common;
   gate_up.Read(&ExpertsArgs::x, x)
       .Read(&ExpertsArgs::experts, routing.experts)
+      .Read(&ExpertsArgs::weights, routing.weights)
       .Write(&ExpertsArgs::inner, inner);
   gate_up.Commit<RunGateUp>(
       {.items = blocks_of(common.intermediate), .scratch_bytes = ScratchBytesOf(common)});

@@ -17,9 +17,8 @@ struct RoutingSpec {
   int experts = 0;
   int top_k = 0;
   Scoring scoring = Scoring::kSoftmax;  // over all experts, before the choice
-  bool softmax_of_chosen =
-      false;  // scores are the raw logits; weights are the softmax of the chosen ones
-  bool renormalise = false;  // weights divided by their sum (+ renormalise_eps)
+  bool score_chosen = false;  // the raw logits choose, and `scoring` is over the chosen ones alone
+  bool renormalise = false;   // weights divided by their sum (+ renormalise_eps)
   float renormalise_eps = 0;
   float scale = 1;                     // multiplies the weights at the end
   const float* choice_bias = nullptr;  // [experts]: added for the choice only; null: none
@@ -38,12 +37,15 @@ Routing Route(Tape& tape, const RoutingSpec& spec, const Value& logits);
 
 // All experts of a layer; the arrays and this struct live as long as the tape.
 struct ExpertWeights {
-  std::span<const MatrixRef> gate;  // [experts] of [intermediate, hidden]
-  std::span<const MatrixRef> up;    // [experts] of [intermediate, hidden]
-  std::span<const MatrixRef> down;  // [experts] of [hidden, intermediate]
-  Activation activation = Activation::kSilu;
+  enum class Weighs { kResult, kInput };  // what the routing's weights multiply
+  std::span<const MatrixRef> gate;        // [experts] of [intermediate, hidden]
+  std::span<const MatrixRef> up;          // [experts] of [intermediate, hidden]
+  std::span<const MatrixRef> down;        // [experts] of [hidden, intermediate]
+  GatedUnit activation = Activation::kSilu;
+  Weighs weighs = Weighs::kResult;
 };
-// sum over the chosen: weight * down(act(gate x) * up x). x [num_tokens, hidden] -> the same shape.
+// sum over the chosen: weight * down(act(gate x) * up x), or down(...) of weight * x.
+// x [num_tokens, hidden] -> the same shape.
 Value ApplyExperts(Tape& tape, const ExpertWeights& experts, const Routing& routing,
                    const Value& x);
 

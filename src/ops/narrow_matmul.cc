@@ -260,7 +260,7 @@ Value NarrowMatmul::Packed(ActivationForm form) {
   packed = everyone ? tape_.NewPrivateValue(DType::kU8, shape) : tape_.NewValue(DType::kU8, shape);
   RecordBuilder<PackArgs> record(tape_, "pack", kernel.name);
   FillPack(record.args(), x_, bytes).row = kernel.run;
-  record.Read(&PackArgs::x, x_).Write(&PackArgs::packed, *packed);
+  record.Read(&PackArgs::x, x_).Write(&PackArgs::packed, *packed).TakeRowsOf(x_, 1);
   record.Commit<RunPackRows>({.items = x_.dim(0), .everyone = everyone});
   return *packed;
 }
@@ -275,7 +275,7 @@ Value NarrowMatmul::Blocks() {
   PackArgs& args = FillPack(record.args(), x_, bytes);
   args.unit_tokens = form.tokens;
   args.block = form.pack.run;
-  record.Read(&PackArgs::x, x_).Write(&PackArgs::packed, *blocks_);
+  record.Read(&PackArgs::x, x_).Write(&PackArgs::packed, *blocks_).TakeRowsOf(x_, form.tokens);
   record.Commit<RunPackBlocks>({.items = count});
   return *blocks_;
 }

@@ -43,7 +43,7 @@ void RecordNorm(Tape& tape, const NormWeights& weights, const Value& x, const Va
   record.args().width = x.dim(-1);
   record.Read(&NormArgs::x, x).Write(&NormArgs::y, y);
   record.Commit<RunNorm>(
-      {.items = NumRows(x), .grain = RowGrain(NumRows(x)), .everyone = everyone});
+      {.items = NumRows(x), .grain = RowGrain(NumRows(x)), .everyone = everyone, .by_row = true});
 }
 
 struct AddNormArgs {
@@ -102,7 +102,8 @@ NormedSum RecordAddNorm(Tape& tape, const NormWeights* weights, const Value& x,
     args.addend_strides[i] = FloatStride(addends[i], 0);
     record.ReadInto(args.addends[i], addends[i]);
   }
-  record.Commit<RunAddNorm>({.items = x.dim(0), .grain = RowGrain(x.dim(0)), .everyone = everyone});
+  record.Commit<RunAddNorm>(
+      {.items = x.dim(0), .grain = RowGrain(x.dim(0)), .everyone = everyone, .by_row = true});
   return result;
 }
 

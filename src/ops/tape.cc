@@ -70,6 +70,23 @@ bool Tape::Conflict(const Access& a, const Access& b) {
   return !disjoint;
 }
 
+bool Tape::Makes(const Value& x) const {
+  if (records_.empty()) return false;
+  const Work& work = records_.back().work;
+  const auto last = static_cast<int32_t>(records_.size()) - 1;
+  return work.by_row && !work.everyone && work.items == x.dim(0) &&
+         std::any_of(accesses_.begin(), accesses_.end(), [&](const Access& access) {
+           return access.record == last && access.writes && access.target == x.buffer();
+         });
+}
+
+bool Tape::TakesIn(size_t r) const {
+  const Record& record = records_[r];
+  if (record.rows_inside == 0 || record.work.everyone) return false;
+  return !records_[r - 1].inside_next && records_[r - 1].rows_inside == 0 &&
+         record.work.items * record.rows_inside >= records_[r - 1].work.items;
+}
+
 void Tape::CheckPrivacy(const Access& access) const {
   if (!access.writes) return;
   TN_CHECK(
@@ -96,16 +113,26 @@ void Tape::PlaceMeetings() {
     const size_t begin = next;
     while (next < accesses_.size() && accesses_[next].record == static_cast<int32_t>(r)) ++next;
     bool meet = false;
+    const bool takes_in = TakesIn(r);
     for (size_t i = begin; i < next; ++i) {
       const Access& access = accesses_[i];
       CheckPrivacy(access);
       if (IsPrivateTarget(access.target)) continue;
       const State& state = state_of(access.target);
       meet |= state.epoch == epoch &&
-              std::any_of(state.accesses.begin(), state.accesses.end(),
-                          [&](const Access* other) { return Conflict(access, *other); });
+              std::any_of(state.accesses.begin(), state.accesses.end(), [&](const Access* other) {
+                const bool inside =
+                    takes_in && !access.writes && other->record + 1 == static_cast<int32_t>(r);
+                return !inside && Conflict(access, *other);
+              });
     }
+    // What must wait for others does not take in what need not.
     if (meet) ++epoch;
+    if (takes_in && !meet) {
+      records_[r - 1].inside_next = true;
+    } else {
+      records_[r].rows_inside = 0;
+    }
     records_[r].meet_before = meet;
     for (size_t i = begin; i < next; ++i) {
       const Access& access = accesses_[i];
@@ -211,8 +238,19 @@ int64_t Tape::OwnItems(const Work& work, int threads) {
   return work.items / (int64_t{2} * threads) / work.grain * work.grain;
 }
 
+void Tape::RunItems(size_t index, const RunContext& context, int64_t begin, int64_t end) {
+  const Record& record = records_[index];
+  if (record.rows_inside > 0) {
+    const Record& before = records_[index - 1];
+    before.run(before.args.data(), context, begin * record.rows_inside,
+               std::min(end * record.rows_inside, before.work.items));
+  }
+  record.run(record.args.data(), context, begin, end);
+}
+
 void Tape::RunRecord(size_t index, const RunContext& context) {
   const Record& record = records_[index];
+  if (record.inside_next) return;
   const int64_t items = record.work.items;
   if (record.work.everyone) {
     record.run(record.args.data(), context, 0, items);
@@ -221,14 +259,14 @@ void Tape::RunRecord(size_t index, const RunContext& context) {
   const int64_t own = OwnItems(record.work, context.threads);
   const int64_t first = context.thread * own;
   if (own > 0 && first < items) {
-    record.run(record.args.data(), context, first, std::min(first + own, items));
+    RunItems(index, context, first, std::min(first + own, items));
   }
   const int64_t grain = record.work.grain;
   for (;;) {
     const int64_t begin =
         context.threads * own + claimed_[index].fetch_add(grain, std::memory_order_relaxed);
     if (begin >= items) return;
-    record.run(record.args.data(), context, begin, std::min(begin + grain, items));
+    RunItems(index, context, begin, std::min(begin + grain, items));
   }
 }
 

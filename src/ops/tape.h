@@ -53,6 +53,7 @@ struct Work {
   int64_t items = 1;          // [0, items) is cut into ranges
   int64_t grain = 1;          // items taken at a time
   bool everyone = false;      // each thread does all of it, writing private values only
+  bool by_row = false;        // item i reads and writes row i of its values, and no other row
   int64_t scratch_bytes = 0;  // per thread
   // Of matrix products: weights read, and operations (a multiply-add is two). For profiles; and
   // where weights are read, each thread starts with a long stretch of items (OwnItems).
@@ -99,6 +100,9 @@ class Tape {
     alignas(16) std::array<std::byte, kArgsBytes> args{};
     Work work;
     bool meet_before = false;  // set by Seal
+    // Item i makes rows [i * n, (i + 1) * n) of the record before it first; 0: none.
+    int64_t rows_inside = 0;
+    bool inside_next = false;  // set by Seal: the next record's items do this one's work
     const char* op = "";       // "matmul": for profiles and taps
     const char* kernel = "";   // "reference/matmul": for the plan and the dispatch counters
     const char* scope = "";    // path of the recording module
@@ -188,10 +192,14 @@ class Tape {
   };
 
   Value NewBuffer(DType dtype, const Shape& shape, bool is_private);
+  // Whether the last record makes x row by row, all of it.
+  bool Makes(const Value& x) const;
   int32_t ResourceTarget(ResourceKey key);
   static Footprint FootprintOf(const Value& value);
   // Whether the two must be ordered: one writes what the other touches.
   static bool Conflict(const Access& a, const Access& b);
+  // Whether record r can do the work of the one before it, as it asked to.
+  bool TakesIn(size_t r) const;
   void CheckPrivacy(const Access& access) const;
   bool IsPrivateTarget(int32_t target) const {
     return target >= 0 && buffers_[static_cast<size_t>(target)].is_private;
@@ -200,6 +208,7 @@ class Tape {
   void PlaceBuffers(int threads);
   void Execute(ThreadTeam& team, int thread);
   static int64_t OwnItems(const Work& work, int threads);
+  void RunItems(size_t index, const RunContext& context, int64_t begin, int64_t end);
   void RunRecord(size_t index, const RunContext& context);
   void ExecuteProfiled(ThreadTeam& team, const RunContext& context);
 
@@ -256,6 +265,12 @@ class RecordBuilder {
   }
   RecordBuilder& WriteResource(ResourceKey key) {
     return AddAccess(tape_.ResourceTarget(key), true, {});
+  }
+  // Item i needs rows [i * rows, (i + 1) * rows) of x and no others. If the record before this one
+  // makes x by row, the item makes them itself: the two become one, without a meeting.
+  RecordBuilder& TakeRowsOf(const Value& x, int64_t rows) {
+    if (tape_.Makes(x)) record_.rows_inside = rows;
+    return *this;
   }
   // An operand member of an array: `args().addends[i]`.
   RecordBuilder& ReadInto(Operand& operand, const Value& value) {

@@ -21,6 +21,14 @@ std::vector<std::string> SkippableOf(const PlannedModel& plan) {
   return patterns;
 }
 
+std::vector<std::string> ParameterNames(const LoadContext& context) {
+  std::vector<std::string> names;
+  for (Module* module : context.modules) {
+    for (const Parameter& parameter : module->parameters()) names.push_back(parameter.path());
+  }
+  return names;
+}
+
 // A tensor that nothing uses is an error, unless the family declares it skippable.
 void CheckUnused(PlannedModel& plan) {
   int64_t skipped = 0;
@@ -54,11 +62,16 @@ void CheckUnused(PlannedModel& plan) {
          .kind = DecisionKind::kDowngraded});
     return;
   }
-  for (const std::string& name : unused) {
+  // A look through all names takes a while: only for those that will be read.
+  constexpr size_t kNearFor = 8;
+  const std::vector<std::string> names = ParameterNames(*plan.context);
+  for (size_t i = 0; i < unused.size(); ++i) {
+    const std::vector<std::string> near =
+        i < kNearFor ? NearNames(unused[i], names) : std::vector<std::string>{};
     plan.context->Error(fmt::format(
-        "{}: the model does not use this tensor of the checkpoint; fix: the right config.json, or "
-        "--allow-downgrade weights.unused",
-        name));
+        "{}: the model does not use this tensor of the checkpoint{}; fix: the right config.json, "
+        "or --allow-downgrade weights.unused",
+        unused[i], near.empty() ? "" : fmt::format(" (the model has {})", Join(near, ", "))));
   }
 }
 
@@ -110,6 +123,7 @@ Status Construct(PlannedModel& plan) {
   TN_RETURN_IF_ERROR(BuildModel(plan));
   QuantiseModules(context, plan.quant, SkippableOf(plan));
   TN_RETURN_IF_ERROR(context.Errors());
+  TN_RETURN_IF_ERROR(CheckKvKinds(plan));
   for (Module* module : context.modules) module->SelectAttention(context);
   TN_RETURN_IF_ERROR(context.Errors());
   for (Module* module : context.modules) module->CreateWeights(context);

@@ -14,6 +14,10 @@ Status ResolveModel(const Identity& identity, Registry& registry, PlannedModel& 
 Status ReadModelConfig(PlannedModel& plan);
 // Options and machine -> what construction reads; the tensor index with the family's names.
 Status PrepareContext(PlannedModel& plan);
+// What cached rows are held in, by option, checkpoint and compute: a part of PrepareContext.
+Status ResolveKvDTypes(PlannedModel& plan);
+// Layers of each kind that the option names are there. After BuildModel.
+Status CheckKvKinds(const PlannedModel& plan);
 // The first target whose criteria match, now that config, options and machine are known.
 Status SelectTarget(PlannedModel& plan);
 // The module shells alone, by the target or the family; again on real storage where a constructor

@@ -26,28 +26,28 @@ Status CheckBackendName(const Sourced<std::string>& wanted, const BackendTable& 
                                 wanted.origin.Text(), Join(BackendNames(table), ", ")));
 }
 
-Result<DType> ResolveKvDtype(const EngineOptions& options, LoadContext& context) {
-  const std::string& wanted = options.kv_dtype.value;
-  if (EqualsIgnoreCase(wanted, "auto")) {
-    const DType dtype =
-        context.options.compute.value == Compute::kBf16 ? DType::kBF16 : DType::kF32;
-    context.Record({.field = "kv_dtype",
-                    .requested = "auto",
-                    .resolved = std::string(NameOf(dtype)),
-                    .by = "options",
-                    .why = "the compute dtype"});
-    return dtype;
+// Narrow products round differently for few and for many rows.
+Result<Compute> DeterministicCompute(const EngineOptions& options, LoadContext& context) {
+  const Sourced<std::string>& wanted = options.compute;
+  if (EqualsIgnoreCase(wanted.value, "bf16")) {
+    return UsageError(fmt::format(
+        "compute = bf16 (set by {}) and deterministic (set by {}): narrow products round few rows "
+        "and many differently; fix: --compute fp32, or without --deterministic",
+        wanted.origin.Text(), options.deterministic.origin.Text()));
   }
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    if (EqualsIgnoreCase(wanted, NameOf(dtype))) return dtype;
-  }
-  return UsageError(fmt::format("kv-dtype = '{}' (set by {}), allowed: auto, f32, bf16", wanted,
-                                options.kv_dtype.origin.Text()));
+  context.Record({.field = "compute",
+                  .requested = wanted.value,
+                  .resolved = std::string(NameOf(Compute::kFp32)),
+                  .by = "deterministic",
+                  .why = "a row's product does not depend on the rows beside it"});
+  return Compute::kFp32;
 }
 
-Result<Compute> ResolveCompute(const Sourced<std::string>& wanted, LoadContext& context,
+Result<Compute> ResolveCompute(const EngineOptions& options, LoadContext& context,
                                const KernelTable& kernels) {
+  const Sourced<std::string>& wanted = options.compute;
   const bool can_narrow = HasNarrowMatmuls(kernels);
+  if (options.deterministic.value) return DeterministicCompute(options, context);
   if (EqualsIgnoreCase(wanted.value, "auto")) {
     const Compute compute = can_narrow ? Compute::kBf16 : Compute::kFp32;
     context.Record({.field = "compute",
@@ -158,11 +158,10 @@ Status PrepareContext(PlannedModel& plan) {
   plan.kernels = &KernelsFor(context.machine.isa);
   context.options.compute.origin = options.compute.origin;
   TN_ASSIGN_OR_RETURN(context.options.compute.value,
-                      ResolveCompute(options.compute, context, *plan.kernels));
+                      ResolveCompute(options, context, *plan.kernels));
   context.kernels = plan.kernels;
   TN_ASSIGN_OR_RETURN(context.options.packing, ResolvePacking(options.weights, context));
-  TN_ASSIGN_OR_RETURN(context.options.kv_dtype.value, ResolveKvDtype(options, context));
-  context.options.kv_dtype.origin = options.kv_dtype.origin;
+  TN_RETURN_IF_ERROR(ResolveKvDTypes(plan));
   context.options.attention_backend = options.attn_backend;
   context.options.page_tokens = {options.page_tokens.value.value_or(0), options.page_tokens.origin};
   context.attributes = {{"model.path", plan.checkpoint->path()},
@@ -170,6 +169,7 @@ Status PrepareContext(PlannedModel& plan) {
   TN_ASSIGN_OR_RETURN(context.options.mapping, ResolveMapping(options));
   context.options.headless = plan.resolution.headless;
   context.options.mla_context_chunk = options.mla_context_chunk.value;
+  context.options.deterministic = options.deterministic.value;
   plan.backends = BuiltinBackends(*plan.kernels);
   AddPluginBackends(plan);
   context.backends = &plan.backends;

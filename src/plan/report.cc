@@ -52,7 +52,7 @@ Json CacheJson(const PlannedModel& plan) {
     Json row;
     row.Set("kind", NameOf(group.spec.kind));
     row.Set("layers", static_cast<int64_t>(group.members.size()));
-    row.Set("dtype", NameOf(group.spec.dtype));
+    row.Set("dtype", KvNameOf(group.spec.dtype));
     row.Set("bytes", group.bytes);
     if (group.pages > 0) {
       row.Set("layout", NameOf(group.spec.layout));
@@ -187,8 +187,8 @@ std::string CacheText(const PlannedModel& plan) {
   for (const CacheGroupPlan& g : plan.cache_plan.groups) {
     if (g.pages > 0) {
       text += fmt::format("  {} x {}: {} {}, {} pages of {} tokens, {}\n", g.members.size(),
-                          NameOf(g.spec.kind), NameOf(g.spec.dtype), NameOf(g.spec.layout), g.pages,
-                          g.page_tokens, BytesText(g.bytes));
+                          NameOf(g.spec.kind), KvNameOf(g.spec.dtype), NameOf(g.spec.layout),
+                          g.pages, g.page_tokens, BytesText(g.bytes));
     } else {
       text += fmt::format("  {} x {}: {} per sequence, {}\n", g.members.size(), NameOf(g.spec.kind),
                           BytesText(g.slot_bytes), BytesText(g.bytes));

@@ -10,8 +10,6 @@
 namespace tenon {
 namespace {
 
-// A share of the free memory is left to others.
-constexpr double kMemoryFraction = 0.9;
 // Models without a stated maximum (recurrent, relative positions) get a generous one.
 constexpr int64_t kUnlimited = 32768;
 
@@ -36,12 +34,15 @@ void CountWeights(PlannedModel& plan) {
 // A step as it will be recorded, without bytes.
 struct ShapeOfStep {
   std::string name;
-  RequestPhase phase = RequestPhase::kPrefill;
-  int64_t num_tokens = 1;
+  int64_t prefill_rows = 0;  // of one prompt
+  int64_t decodes = 0;       // sequences that go on by a row
   bool encode = false;
+
+  int64_t num_tokens() const { return prefill_rows + decodes; }
+  bool single() const { return prefill_rows == 0 || decodes == 0; }
 };
 
-void Count(std::vector<std::pair<std::string, int>>& counts, const char* name) {
+void Count(std::vector<std::pair<std::string, int>>& counts, const std::string& name) {
   auto row = std::find_if(counts.begin(), counts.end(),
                           [&](const auto& count) { return count.first == name; });
   if (row == counts.end()) row = counts.insert(row, {name, 0});
@@ -60,11 +61,14 @@ StepSummary Summarise(const Tape& tape, std::string name) {
   summary.meetings = tape.meetings();
   summary.arena_bytes = tape.arena_bytes();
   summary.scratch_bytes = tape.scratch_bytes();
+  const char* before = "";
   for (const Tape::Record& record : tape.records()) {
     summary.weight_bytes += record.work.weight_bytes;
     summary.operations += record.work.operations;
     Count(summary.kernels, record.kernel);
     if (IsFused(record.op)) Count(summary.fused, record.op);
+    if (record.rows_inside > 0) Count(summary.fused, fmt::format("{}+{}", before, record.op));
+    before = record.op;
   }
   return summary;
 }
@@ -72,17 +76,28 @@ StepSummary Summarise(const Tape& tape, std::string name) {
 // At the end of the longest context, where a step needs most.
 StepSummary RecordShape(PlannedModel& plan, const ShapeOfStep& step) {
   Tape tape(*plan.kernels);
-  StepShape shape(plan.cache_plan, step.num_tokens);
+  StepShape shape(plan.cache_plan, step.num_tokens(), step.decodes + 1);
+  const int64_t kv_len = step.encode ? step.prefill_rows : plan.max_seq_len;
   // Encoders give logits for every row; decoders for the last.
-  const int64_t logit_rows = plan.kind() == ModelKind::kEncoder ? step.num_tokens : 1;
-  const int64_t kv_len = step.encode ? step.num_tokens : plan.max_seq_len;
-  shape.Set(step.phase, step.num_tokens, logit_rows, kv_len, plan.max_seq_len);
+  const bool every_row = plan.kind() == ModelKind::kEncoder;
+  if (step.prefill_rows > 0) {
+    shape.Add({.rows = step.prefill_rows,
+               .kv_len = kv_len,
+               .cross_len = plan.max_seq_len,
+               .logit_rows = every_row ? step.prefill_rows : 1});
+  }
+  for (int64_t i = 0; i < step.decodes; ++i) {
+    shape.Add({.phase = RequestPhase::kDecode,
+               .kv_len = kv_len,
+               .cross_len = plan.max_seq_len,
+               .logit_rows = 1});
+  }
   StepPlans plans(plan.cache_plan);
   Forward pass(tape, shape.layout(), plans);
-  if (step.phase == RequestPhase::kPrefill) {
+  if (step.prefill_rows > 0 && step.single()) {
     // Chunks of cached latent rows after the second need nothing new.
     const int64_t chunk = plan.context->options.mla_context_chunk;
-    pass.mla_context_rows = std::min(RoundUp(kv_len - step.num_tokens, chunk), 2 * chunk);
+    pass.mla_context_rows = std::min(RoundUp(kv_len - step.prefill_rows, chunk), 2 * chunk);
   }
   if (step.encode) {
     plan.model->Encode(pass);
@@ -100,12 +115,20 @@ void PlanSteps(PlannedModel& plan) {
   std::vector<ShapeOfStep> shapes;
   if (plan.kind() == ModelKind::kEncoderDecoder) {
     shapes.push_back({.name = fmt::format("encode {}", plan.largest_step()),
-                      .num_tokens = plan.largest_step(),
+                      .prefill_rows = plan.largest_step(),
                       .encode = true});
   }
-  shapes.push_back({.name = fmt::format("prefill {}", rows), .num_tokens = rows});
+  shapes.push_back({.name = fmt::format("prefill {}", rows), .prefill_rows = rows});
   if (plan.kind() != ModelKind::kEncoder) {
-    shapes.push_back({.name = "decode", .phase = RequestPhase::kDecode});
+    shapes.push_back({.name = "decode", .decodes = 1});
+    // Of many sequences: the most that go on at once, and the most beside a prompt.
+    const int64_t together = std::min(plan.options.max_sequences.value, rows);
+    if (together > 1) {
+      shapes.push_back({.name = fmt::format("decode {}", together), .decodes = together});
+      shapes.push_back({.name = fmt::format("mixed {}", rows),
+                        .prefill_rows = rows - together + 1,
+                        .decodes = together - 1});
+    }
   }
   for (const ShapeOfStep& shape : shapes) {
     plan.steps.push_back(RecordShape(plan, shape));
@@ -126,9 +149,13 @@ int64_t StatedMaximum(const PlannedModel& plan) {
 // Sizes cache, steps and ledger for a context of so many tokens.
 Status PlanLength(PlannedModel& plan, int64_t max_seq_len) {
   plan.max_seq_len = max_seq_len;
-  plan.sizing = {.tokens = plan.options.kv_tokens.value.value_or(max_seq_len),
-                 .cross_tokens = max_seq_len,
-                 .max_sequences = 1,
+  const int64_t sequences = plan.options.max_sequences.value;
+  plan.sizing = {.tokens = plan.options.kv_tokens.value.value_or(max_seq_len * sequences),
+                 .cross_tokens = max_seq_len * sequences,
+                 .max_sequences = sequences,
+                 .max_sequence_tokens = max_seq_len,
+                 .max_step_tokens = plan.prefill_rows(),
+                 .prefix_reuse = sequences > 1,
                  .page_tokens = static_cast<int32_t>(plan.options.page_tokens.value.value_or(0))};
   TN_ASSIGN_OR_RETURN(plan.cache_plan, PlanCache(plan.cache_specs, plan.sizing));
   for (size_t g = 0; g < plan.cache_plan.groups.size(); ++g) {
@@ -142,7 +169,7 @@ Status PlanLength(PlannedModel& plan, int64_t max_seq_len) {
 }
 
 int64_t Budget(const PlannedModel& plan) {
-  return static_cast<int64_t>(kMemoryFraction *
+  return static_cast<int64_t>(plan.options.kv_fraction.value *
                               static_cast<double>(plan.context->machine.available_bytes));
 }
 
@@ -174,14 +201,23 @@ int64_t MostTokens(const PlannedModel& plan) {
   return std::clamp<int64_t>(Budget(plan) / RowBytesOf(plan), 1, kLongestStep);
 }
 
+// A smaller cache, where rows can be.
+std::string_view SmallerRows(const PlannedModel& plan) {
+  const DType dtype = plan.context->options.kv_dtype.value;
+  if (!plan.quant.kv_algorithm.empty()) return "";
+  if (dtype == DType::kF32) return " --kv-dtype bf16,";
+  return dtype == DType::kBF16 || dtype == DType::kF16 ? " --kv-dtype int8," : "";
+}
+
 Status DoesNotFitAt(const PlannedModel& plan, int64_t wanted, int64_t needed, int64_t longest) {
   return DoesNotFit(fmt::format(
-      "weights of {} and a context of {} tokens need {} together, {} of {} may be used; the "
-      "longest "
-      "context that fits is {}; fix: {}",
+      "weights of {} and a context of {} tokens need {} together, {} of {} may be used "
+      "(kv-fraction "
+      "= {}, {}); the longest context that fits is {}; fix: {}",
       BytesText(plan.memory.weights_held + plan.memory.weights_derived), wanted, BytesText(needed),
-      BytesText(Budget(plan)), BytesText(plan.context->machine.available_bytes), longest,
-      longest > 0 ? fmt::format("--max-seq-len {}, --kv-dtype bf16, or more memory", longest)
+      BytesText(Budget(plan)), BytesText(plan.context->machine.available_bytes),
+      plan.options.kv_fraction.value, plan.options.kv_fraction.origin.Text(), longest,
+      longest > 0 ? fmt::format("--max-seq-len {},{} or more memory", longest, SmallerRows(plan))
                   : "a smaller model or more memory"));
 }
 

@@ -1,6 +1,5 @@
-// StepShape: the layout of one step of one sequence, with arrays of fixed addresses: filled with
-// numbers by the engine, left empty by the plan, which records tapes without bytes. Not
-// thread-safe.
+// StepShape: the layout of one step, with arrays of fixed addresses: filled request by request by
+// the engine, left without ids by the plan, which records tapes without bytes. Not thread-safe.
 #pragma once
 
 #include <map>
@@ -14,27 +13,46 @@ namespace tenon {
 
 class StepShape {
  public:
-  // capacity: rows of the largest step.
-  StepShape(const CachePlan& cache_plan, int64_t capacity);
+  // capacity: rows of the largest step; requests: the most that one step serves.
+  StepShape(const CachePlan& cache_plan, int64_t capacity, int64_t requests);
+  StepShape(const StepShape&) = delete;
+  StepShape& operator=(const StepShape&) = delete;
 
-  // The step's rows and phase; kv_len counts cached rows after the step.
-  void Set(RequestPhase phase, int64_t num_tokens, int64_t num_logit_rows, int64_t kv_len,
-           int64_t cross_len);
+  // A step without requests and rows.
+  void Clear();
+  struct Request {
+    RequestPhase phase = RequestPhase::kPrefill;
+    int64_t rows = 1;
+    int64_t kv_len = 1;  // cached rows after the step
+    int64_t cross_len = 0;
+    int32_t slot = 0;        // of states
+    bool fresh = false;      // has none yet
+    int64_t regime = 0;      // of the ropes' frequencies
+    int64_t logit_rows = 0;  // the last so many rows' logits are wanted
+  };
+  // Its rows come after those of the requests before it, and their order is prefill, verify,
+  // decode. Positions end at kv_len - 1, or for an encoder's rows, which are not cached, at rows -
+  // 1. Returns its first row.
+  int64_t Add(const Request& request);
+  // Rows of no request, and logit rows that nobody reads, up to these numbers.
+  void Pad(int64_t num_tokens, int64_t num_logit_rows);
+
   const StepLayout& layout() const { return layout_; }
+  int64_t requests() const { return static_cast<int64_t>(layout_.requests.size()); }
 
   int32_t* token_ids() { return token_ids_.data(); }
-  int32_t* positions() { return positions_.data(); }
-  int32_t* logit_rows() { return logit_rows_.data(); }
-  // The sequence's page table in a paged group; its slot and freshness in the state groups.
-  void SetPages(int group, const int32_t* pages, int32_t max_pages);
-  void SetState(int32_t slot, bool fresh);
+  // Where the page table of a request in a paged group is written: room for its max_pages.
+  int32_t* Pages(int group, int64_t request);
+  // The most pages that one sequence has in the group.
+  int64_t MaxPages(int group) const { return groups_[static_cast<size_t>(group)].max_pages; }
 
  private:
   std::vector<int32_t> token_ids_, positions_, regimes_, zeros_, logit_rows_;  // [capacity]
-  StepRequest request_;
+  std::vector<StepRequest> requests_;
   std::vector<GroupPages> groups_;
-  SequenceRun run_;
-  int32_t one_ = 1;
+  std::vector<std::vector<int32_t>> pages_;  // by group: [requests, max_pages]
+  std::vector<SequenceRun> runs_;
+  int32_t run_count_ = 0;
   std::vector<SequenceRuns> state_runs_;
   StepLayout layout_;
 };

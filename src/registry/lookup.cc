@@ -166,17 +166,27 @@ Result<Registry::FoundEntry<VisionEncoderEntry>> Registry::FindVisionEncoder(
                   architecture));
 }
 
+bool Registry::DraftsWithOwnModel(std::string_view mode) const {
+  return std::any_of(index_.drafts.begin(), index_.drafts.end(),
+                     [&](const DraftRow& row) { return row.mode == mode && row.provider.empty(); });
+}
+
 Result<Registry::FoundEntry<DraftBuilderEntry>> Registry::FindDraftBuilder(std::string_view mode) {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> known;
   for (const DraftRow& row : index_.drafts) {
     known.emplace_back(row.mode);
-    if (row.mode != mode || row.status >= ModelStatus::kNotBuilt) continue;
+    if (row.mode != mode || row.provider.empty() || row.status >= ModelStatus::kNotBuilt) continue;
     TN_RETURN_IF_ERROR(OpenFor(SlotKind::kDraftBuilder, mode, row.provider));
   }
   if (auto found = HeldBy<DraftBuilderEntry>(mode)) return std::move(*found);
   for (const DraftRow& row : index_.drafts) {
     if (row.mode != mode) continue;
+    if (row.provider.empty()) {
+      return Refused(fmt::format(
+          "speculative mode '{}' has no builder: it drafts with the model of another checkpoint",
+          mode));
+    }
     return Refused(fmt::format(
         "speculative mode '{}' is known, but not built: this version has no provider '{}'", mode,
         row.provider));

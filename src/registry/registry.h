@@ -55,6 +55,8 @@ class Registry {
   Result<Found> Find(std::string_view architecture);
   Result<FoundEntry<VisionEncoderEntry>> FindVisionEncoder(std::string_view architecture);
   Result<FoundEntry<DraftBuilderEntry>> FindDraftBuilder(std::string_view mode);
+  // Whether the mode drafts with another checkpoint's model, which is found as any other.
+  bool DraftsWithOwnModel(std::string_view mode) const;
   // Nothing when no provider that is open reads this model_type.
   std::optional<FoundEntry<ConfigReaderEntry>> FindConfigReader(std::string_view model_type);
   // All targets for an architecture, in the order of registration.

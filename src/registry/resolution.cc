@@ -252,4 +252,23 @@ Result<Resolution> Resolve(const Identity& identity, Registry& registry,
   return resolution;
 }
 
+Result<DraftResolution> ResolveDraft(std::string_view mode, const Identity* draft,
+                                     Registry& registry) {
+  DraftResolution resolution;
+  if (!registry.DraftsWithOwnModel(mode)) {
+    TN_ASSIGN_OR_RETURN(const auto found, registry.FindDraftBuilder(mode));
+    resolution.builder = found.entry;
+    return resolution;
+  }
+  if (draft == nullptr) {
+    return UsageError(fmt::format(
+        "speculative mode '{}' drafts with the model of another checkpoint and requires its "
+        "config; fix: name the draft model",
+        mode));
+  }
+  TN_ASSIGN_OR_RETURN(resolution.model, Resolve(*draft, registry),
+                      fmt::format("the draft model of mode '{}'", mode));
+  return resolution;
+}
+
 }  // namespace tenon

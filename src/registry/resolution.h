@@ -54,6 +54,17 @@ struct Resolution {
 Result<Resolution> Resolve(const Identity& identity, Registry& registry,
                            const ResolveOptions& options = {});
 
+// The draft model of a mode of speculative decoding.
+struct DraftResolution {
+  // Exactly one of the two: a builder on top of the target, or a model like any other.
+  std::shared_ptr<const DraftBuilderEntry> builder;
+  std::optional<Resolution> model;
+};
+// `draft`: of the draft's own checkpoint; null: none was named, which is an error (kUsage) for the
+// modes that need one. Else errors of FindDraftBuilder and Resolve.
+Result<DraftResolution> ResolveDraft(std::string_view mode, const Identity* draft,
+                                     Registry& registry);
+
 // Step 5 in full, when config, options and machine are known: the first candidate of which every
 // criterion matches. `query` is null where there is no config to ask with. kRequire without a
 // match, and no entry at all, are errors with every criterion, its value, and whether it matched.

@@ -34,8 +34,8 @@ struct ModelTypeRow {
 };
 // A mode of speculative decoding whose draft model a provider builds.
 struct DraftRow {
-  std::string_view mode;  // "MTP"
-  std::string_view provider;
+  std::string_view mode;      // "MTP"
+  std::string_view provider;  // empty: the draft is a model of its own checkpoint, with no builder
   ModelStatus status;
 };
 // GGUF's general.architecture -> the provider whose function names the Hugging Face architecture.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include "tenon/modules/attention.h"
 #include "tenon/modules/embedding.h"
@@ -31,31 +32,24 @@ struct Lfm2Config : ModelConfig {
     inner = reader.RequireInt({"block_ff_dim", "intermediate_size"}).value;
     conv_width = reader.Int("conv_L_cache", 3, kConvTaps).value;
     conv_bias = reader.Bool("conv_bias", false).value;
-    ReadLayerTypes(reader);
+    ReadLayerKinds(reader);
     AdjustIntermediate(reader);
     reader.Ignore({"block_dim", "block_mlp_init_scale", "block_out_init_scale", "block_use_*",
                    "conv_dim*", "num_heads", "use_pos_enc", "full_attn_idxs", "theta"});
   }
 
-  void ReadLayerTypes(ConfigReader& reader) {
-    is_attention.assign(static_cast<size_t>(layers.value), true);
-    if (reader.Has("layer_types")) {
-      const std::vector<std::string> types = reader.Strings("layer_types", {}).value;
-      if (types.size() != is_attention.size())
-        reader.Error("layer_types", "must have one entry per layer");
-      for (size_t i = 0; i < std::min(types.size(), is_attention.size()); ++i) {
-        is_attention[i] = types[i] == "full_attention";
-        if (types[i] != "full_attention" && types[i] != "conv") {
-          reader.Error("layer_types", "has '" + types[i] + "', allowed: full_attention, conv");
-        }
-      }
-    } else if (reader.Has("full_attn_idxs")) {
-      std::fill(is_attention.begin(), is_attention.end(), false);
+  void ReadLayerKinds(ConfigReader& reader) {
+    std::set<int64_t> listed;
+    const bool is_listed = !reader.Has("layer_types") && reader.Has("full_attn_idxs");
+    if (is_listed) {
       for (const int64_t i :
            reader.Ints("full_attn_idxs", {}, {.low = 0, .high = layers.value - 1}).value) {
-        is_attention[static_cast<size_t>(i)] = true;
+        listed.insert(i);
       }
     }
+    is_attention =
+        ReadLayerTypes(reader, *this, {.yes = "full_attention", .no = "conv"},
+                       [&](int64_t layer) { return !is_listed || listed.contains(layer); });
   }
 
   // Lfm2MLP: two thirds of the stated width, scaled, rounded up to a multiple.

@@ -127,7 +127,7 @@ class Mamba2ForCausalLM final : public Model {
 
 Status RegisterMamba2(Registrar& registrar) {
   registrar.Model<Mamba2ForCausalLM>("Mamba2ForCausalLM", ModelKind::kCausalLm,
-                                     {.model_type = "mamba2"});
+                                     {.model_type = "mamba2", .base_prefix = "backbone."});
   return {};
 }
 

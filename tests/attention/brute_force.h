@@ -44,12 +44,66 @@ inline std::vector<float> RandomFloats(std::mt19937& random, int64_t n) {
   return x;
 }
 
-// What the cache makes of a number: bf16 keeps 8 bits of the mantissa, ties to even.
-inline double Stored(DType dtype, float x) {
-  if (dtype == DType::kF32 || x == 0) return static_cast<double>(x);
+// x with `bits` of mantissa, ties to even, in steps of at least `step`, at most `largest`.
+inline double Rounded(double x, int bits, double step, double largest) {
+  if (x == 0) return x;
   int exponent = 0;
-  const double mantissa = std::frexp(static_cast<double>(x), &exponent);  // [0.5, 1)
-  return std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8);
+  std::frexp(x, &exponent);  // |x| in [2^(exponent - 1), 2^exponent)
+  const double unit = std::max(std::ldexp(1.0, exponent - bits), step);
+  return std::clamp(std::nearbyint(x / unit) * unit, -largest, largest);
+}
+
+// The e2m1 number nearest to x, the one of even mantissa where two are.
+inline double RoundedE2M1(double x) {
+  constexpr double kNumbers[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  int best = 0;
+  for (int i = 1; i < 8; ++i) {
+    const double closer =
+        std::abs(std::abs(x) - kNumbers[best]) - std::abs(std::abs(x) - kNumbers[i]);
+    if (closer > 0 || (closer == 0 && i % 2 == 0)) best = i;
+  }
+  return std::copysign(kNumbers[best], x);
+}
+
+// What the cache makes of a row of `width` numbers: scales are fp32 quotients, as are the numbers
+// that become codes. `tensor_scale`: AttentionSpec::k_scale or v_scale.
+inline void StoreRow(DType dtype, float tensor_scale, const float* x, int64_t width,
+                     double* stored) {
+  const auto largest = [&](int64_t begin, int64_t end) {
+    float top = 0;
+    for (int64_t i = begin; i < end; ++i) top = std::max(top, std::abs(x[i]));
+    return top;
+  };
+  const auto over = [](float a, float b) { return b == 0 ? 0.0 : static_cast<double>(a / b); };
+  for (int64_t i = 0; i < width; ++i) {
+    const auto number = static_cast<double>(x[i]);
+    switch (dtype) {
+      case DType::kBF16:
+        stored[i] = Rounded(number, 8, 0, INFINITY);
+        break;
+      case DType::kF16:
+        stored[i] = Rounded(number, 11, 0x1p-24, INFINITY);
+        break;
+      case DType::kF8E4M3:
+        stored[i] =
+            Rounded(over(x[i], tensor_scale), 4, 0x1p-9, 448) * static_cast<double>(tensor_scale);
+        break;
+      case DType::kI8: {
+        const float scale = largest(0, width) / 127.0f;
+        stored[i] = std::nearbyint(over(x[i], scale)) * static_cast<double>(scale);
+        break;
+      }
+      case DType::kF4E2M1: {
+        const float top = largest(i / 16 * 16, i / 16 * 16 + 16) / 6.0f / tensor_scale;
+        const double scale =
+            Rounded(static_cast<double>(top), 4, 0x1p-9, 448) * static_cast<double>(tensor_scale);
+        stored[i] = RoundedE2M1(over(x[i], static_cast<float>(scale))) * scale;
+        break;
+      }
+      default:
+        stored[i] = number;
+    }
+  }
 }
 
 // T5's buckets, as modeling_t5.py computes them for one key.
@@ -115,10 +169,11 @@ inline void AddMasks(AttentionKind kind, unsigned seed, std::vector<TestRequest>
   }
 }
 
-inline std::vector<double> StoredRows(DType dtype, const std::vector<float>& rows) {
-  std::vector<double> stored;
-  stored.reserve(rows.size());
-  for (const float x : rows) stored.push_back(Stored(dtype, x));
+inline std::vector<double> StoredRows(DType dtype, const std::vector<float>& rows, int64_t width,
+                                      float tensor_scale = 1) {
+  std::vector<double> stored(rows.size());
+  for (size_t i = 0; i < rows.size(); i += static_cast<size_t>(width))
+    StoreRow(dtype, tensor_scale, rows.data() + i, width, stored.data() + i);
   return stored;
 }
 
@@ -132,8 +187,8 @@ inline std::vector<double> BruteForce(const AttentionSpec& spec, DType stored,
   std::vector<double> sums(static_cast<size_t>(dv));
   for (size_t i = 0; i < requests.size(); ++i) {
     const TestRequest& r = requests[i];
-    const std::vector<double> k = StoredRows(stored, data[i].k);
-    const std::vector<double> v = StoredRows(stored, data[i].v);
+    const std::vector<double> k = StoredRows(stored, data[i].k, d, spec.k_scale);
+    const std::vector<double> v = StoredRows(stored, data[i].v, dv, spec.v_scale);
     const int64_t keys = r.Keys(spec.kind);
     for (int64_t query = r.before; query < r.before + r.rows; ++query) {
       for (int64_t h = 0; h < spec.heads; ++h) {

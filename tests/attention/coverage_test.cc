@@ -168,7 +168,8 @@ TEST(Coverage, EveryPairOfFeatures) {
 TEST(Coverage, EveryValueOfEveryRow) {
   for (const KernelRow& row : BuiltinBackends(Kernels()).rows) {
     CheckValues<DType>(row, &KernelRow::kv_dtypes, "kv_dtype",
-                       {DType::kF32, DType::kBF16, DType::kF16, DType::kF8E4M3, DType::kI8},
+                       {DType::kF32, DType::kBF16, DType::kF16, DType::kF8E4M3, DType::kI8,
+                        DType::kF4E2M1, DType::kF8E5M2},
                        [](AttentionSpec& s, DType v) { s.kv_dtype = v; });
     CheckValues<int32_t>(row, &KernelRow::page_tokens, "page_tokens", {16, 32, 64, 128, 256},
                          [](AttentionSpec& s, int32_t v) { s.page_tokens = v; });
@@ -180,6 +181,53 @@ TEST(Coverage, EveryValueOfEveryRow) {
                            // As models do: scores of ever wider heads would leave fp32's precision.
                            if (v > 256) s.scale = 1.0f / std::sqrt(static_cast<float>(v));
                          });
+  }
+}
+
+// Latents have dtypes of their own.
+TEST(Coverage, EveryLatentDType) {
+  const Tables tables;
+  for (const KernelRow& row : BuiltinBackends(Kernels()).rows) {
+    if (!Has(row.features, Feature::kMla)) continue;
+    for (const KvDType& kv : KvDTypes()) {
+      AttentionSpec spec = Base(row);
+      spec.mla = MlaGeometry{0, 24, 16, 8, 12};  // rows of 32
+      spec = Realise(spec, tables);
+      spec.kv_dtype = kv.dtype;
+      if (row.latent_dtypes.Accepts(kv.dtype)) {
+        EXPECT_TRUE(RefusalsOf(row, spec, Machine()).empty()) << Who(row) << ": " << kv.name;
+        EXPECT_LT(Measure(row, spec), 1) << Who(row) << ": " << kv.name;
+      } else {
+        ExpectOnly(row, spec, Machine(), "kv_dtype");
+      }
+    }
+  }
+}
+
+// Rows that do not exist in a dtype are refused with the dtypes in which they do.
+TEST(Coverage, WidthsOfEveryDType) {
+  for (const KernelRow& row : BuiltinBackends(Kernels()).rows) {
+    for (const KvDType& kv : KvDTypes()) {
+      for (const auto& [head_dim, v_head_dim] :
+           std::vector<std::pair<int64_t, int64_t>>{{20, 20}, {48, 20}, {8, 48}, {48, 80}}) {
+        AttentionSpec spec = Base(row);
+        spec.head_dim = head_dim;
+        spec.v_head_dim = v_head_dim;
+        spec.kv_dtype = kv.dtype;
+        const bool exists =
+            kv.dtype != DType::kF4E2M1 || (head_dim % 16 == 0 && v_head_dim % 16 == 0);
+        const auto refusals = RefusalsOf(row, spec, Machine());
+        EXPECT_EQ(refusals.empty(), exists) << Who(row) << ": " << kv.name << " " << head_dim;
+        if (exists) {
+          EXPECT_LT(Measure(row, spec), 1) << Who(row) << ": " << kv.name << " " << head_dim;
+          continue;
+        }
+        ExpectOnly(row, spec, Machine(), "kv_dtype");
+        EXPECT_EQ(refusals[0].value, "nvfp4 (head_dim " + std::to_string(head_dim) +
+                                         ", v_head_dim " + std::to_string(v_head_dim) + ")");
+        EXPECT_EQ(refusals[0].supports, "{f32, bf16, fp16, fp8_e4m3, int8}");
+      }
+    }
   }
 }
 

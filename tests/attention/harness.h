@@ -90,7 +90,11 @@ class Sequences {
     other.kind = CacheKind::kPagedRows;
     other.row_bytes = 1;
     other.page_tokens = spec.page_tokens == 16 ? 32 : 16;
-    const std::vector<CacheSpec> specs = {other, spec};
+    // Admit takes pages before their rows are written: the manager must not give any back.
+    // SetRequests does what it would have done.
+    CacheSpec whole = spec;
+    whole.window = whole.chunk = {};
+    const std::vector<CacheSpec> specs = {other, whole};
     const std::vector<LayerCache*> caches = {&other_cache_, &cache_};
     auto manager = CacheManager::Create(
         specs, caches, {.tokens = tokens, .cross_tokens = tokens, .max_sequences = max_sequences});
@@ -169,6 +173,7 @@ class Sequences {
       parts.push_back(
           {r.phase, r.rows, r.before + r.rows, r.cross, r.mask.empty() ? nullptr : r.mask.data()});
     SetStep(parts);
+    for (size_t i = 0; i < requests.size(); ++i) ForgetRows(i, spec_.FirstSeen(requests[i].before));
   }
 
   const StepLayout& layout() const { return layout_; }
@@ -181,6 +186,16 @@ class Sequences {
   void Prepare(const AttentionBackend& backend) { backend.Prepare(layout_, *plan_); }
 
  private:
+  // NaN in the pages of sequence i before row `row`, which no query sees any more.
+  void ForgetRows(size_t i, int64_t row) {
+    if (!spec_.DropsRows()) return;
+    const auto pages = manager_->PagesOf(ids_[i], 1);
+    for (size_t j = 0; j < static_cast<size_t>(row / cache_.page_tokens); ++j) {
+      std::memset(cache_.base + pages[j] * cache_.page_bytes, 0xFF,
+                  static_cast<size_t>(cache_.page_bytes));
+    }
+  }
+
   std::mt19937 random_;
   CacheSpec spec_;
   LayerCache other_cache_;
@@ -197,10 +212,11 @@ class Sequences {
 inline CacheSpec CacheSpecOf(const AttentionSpec& spec, const AttentionBackend& backend) {
   CacheSpec cache;
   cache.kind = spec.kind == AttentionKind::kCross ? CacheKind::kCross : CacheKind::kPagedRows;
-  cache.row_bytes = spec.CachedWidth() * RowBytes(spec.kv_dtype, 1);
   cache.dtype = spec.kv_dtype;
   cache.layout = spec.mla ? KvLayout::kRow : spec.kv_layout.value_or(backend.layout());
+  cache.row_bytes = spec.Cached(cache.layout).RowBytes();
   cache.window = spec.window;
+  cache.chunk = spec.chunk;
   cache.page_tokens = spec.page_tokens;
   return cache;
 }

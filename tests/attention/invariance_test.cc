@@ -86,6 +86,24 @@ TEST_P(Invariance, PrefillAndDecodeAgree) {
   }
 }
 
+// The chunk that a row of a prompt comes in, and so how many rows follow it in the step, changes
+// nothing, beyond the first segments too.
+TEST_P(Invariance, ChunksOfAPrompt) {
+  const AttentionSpec spec = Spec();
+  const int64_t width = spec.heads * spec.v_head_dim;
+  for (const int64_t before : {90, 4090, 8180}) {
+    const std::vector<TestRequest> whole = {{kP, before, 40}};
+    const auto data = MakeData(spec, whole, 3);
+    const auto all = RunLayer(*backend(), spec, whole, data);
+    for (const int64_t first : {0, 7, 20}) {
+      const std::vector<TestRequest> part = {{kP, before + first, 9}};
+      EXPECT_EQ(RunLayer(*backend(), spec, part, data),
+                std::vector<float>(all.begin() + first * width, all.begin() + (first + 9) * width))
+          << before << " + " << first;
+    }
+  }
+}
+
 TEST_P(Invariance, LimitsThatDoNotBind) {
   const std::vector<TestRequest> requests = {{kP, 100, 41}, {kD, 129, 1}, {kD, 0, 1}};
   const AttentionSpec plain = Spec();

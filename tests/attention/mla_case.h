@@ -83,7 +83,10 @@ class MlaCase {
         std::vector<float> latent(data_[i].latent.begin() + t * spec_.CachedWidth(),
                                   data_[i].latent.begin() + (t + 1) * spec_.CachedWidth());
         if (own_rows_from_cache || t < requests_[i].before) {
-          for (float& x : latent) x = static_cast<float>(Stored(spec_.kv_dtype, x));
+          const std::vector<double> stored =
+              StoredRows(spec_.kv_dtype, latent, spec_.CachedWidth(), spec_.k_scale);
+          std::transform(stored.begin(), stored.end(), latent.begin(),
+                         [](double x) { return static_cast<float>(x); });
         }
         Expand(m, spec_.heads, weights_, latent.data(), row.data());
         for (int64_t h = 0; h < spec_.heads; ++h) {

@@ -96,11 +96,15 @@ TEST_P(Mla, NoRotaryPart) {
 INSTANTIATE_TEST_SUITE_P(
     All, Mla,
     testing::Values(Case{"VANILLA", DType::kF32, 16}, Case{"VANILLA", DType::kBF16, 32},
-                    Case{"NATIVE", DType::kF32, 16}, Case{"NATIVE", DType::kF32, 32},
-                    Case{"NATIVE", DType::kBF16, 16}, Case{"NATIVE", DType::kBF16, 32},
-                    Case{"FLASHINFER", DType::kF32, 16}, Case{"FLASHINFER", DType::kBF16, 32}),
+                    Case{"VANILLA", DType::kF16, 16}, Case{"VANILLA", DType::kF8E4M3, 16},
+                    Case{"VANILLA", DType::kI8, 32}, Case{"NATIVE", DType::kF32, 16},
+                    Case{"NATIVE", DType::kF32, 32}, Case{"NATIVE", DType::kBF16, 16},
+                    Case{"NATIVE", DType::kBF16, 32}, Case{"NATIVE", DType::kF16, 32},
+                    Case{"NATIVE", DType::kF8E4M3, 32}, Case{"NATIVE", DType::kI8, 16},
+                    Case{"FLASHINFER", DType::kF32, 16}, Case{"FLASHINFER", DType::kBF16, 32},
+                    Case{"FLASHINFER", DType::kF8E4M3, 16}, Case{"FLASHINFER", DType::kI8, 32}),
     [](const testing::TestParamInfo<Case>& test) {
-      return std::string(test.param.backend) + "_" + std::string(NameOf(test.param.dtype)) + "_" +
+      return std::string(test.param.backend) + "_" + std::string(KvNameOf(test.param.dtype)) + "_" +
              std::to_string(test.param.page_tokens);
     });
 

@@ -46,6 +46,7 @@ TEST(NativePlan, PiecesCoverEveryKeyOnce) {
     spec.layout = *rc::gen::element(KvLayout::kHnd, KvLayout::kRow);
     const bool cross = spec.kind == CacheKind::kCross;
     if (!cross && *rc::gen::arbitrary<bool>()) spec.window = *rc::gen::inRange(1, 3000);
+    const Segments segments = Segments::Of(spec.layout);
     NativePlan plan(spec);
     plan.Prepare(step->layout);
 
@@ -80,11 +81,11 @@ TEST(NativePlan, PiecesCoverEveryKeyOnce) {
         RC_ASSERT(at <= begin);
         for (size_t i = 0; i < own.size(); ++i) {
           RC_ASSERT(own[i].key_begin == at);
-          if (i > 0) RC_ASSERT(at % own[i].segment == 0);
+          if (i > 0) RC_ASSERT(at == segments.EndAfter(own[i - 1].key_begin));
           at = own[i].key_end;
           if (own.size() == 1) continue;
           // A piece with a slot is one segment; parts follow each other in slots of one join.
-          RC_ASSERT(own[i].slot >= 0 && at - own[i].key_begin <= own[i].segment);
+          RC_ASSERT(own[i].slot >= 0 && at <= segments.EndAfter(own[i].key_begin));
           RC_ASSERT(own[i].slot ==
                     joins.at(row).slot + static_cast<int64_t>(i) * joins.at(row).rows);
         }
@@ -139,11 +140,22 @@ TEST(NativePlan, SteadyStepsReuseTheirMemory) {
   }
 }
 
-TEST(NativePlan, SegmentSizes) {
-  EXPECT_EQ(SegmentSize(1, 64), 128);
-  EXPECT_EQ(SegmentSize(8192, 64), 128);
-  EXPECT_EQ(SegmentSize(8193, 64), 256);
-  EXPECT_EQ(SegmentSize(1 << 20, 64), 16384);
+// 32 of 128 keys, then 16 of each further power of two; every row finds slots for its parts.
+TEST(NativePlan, SegmentsGrowWithTheDistance) {
+  const Segments segments{16};
+  int64_t begin = 0;
+  for (int64_t size = 128; size <= 16384; size *= 2) {
+    for (int i = 0; i < (size == 128 ? 32 : 16); ++i, begin += size) {
+      EXPECT_EQ(segments.EndAfter(begin), begin + size);
+      EXPECT_EQ(segments.EndAfter(begin + size - 1), begin + size);
+    }
+  }
+  EXPECT_EQ(segments.CountIn(0, 4096), 32);
+  EXPECT_EQ(segments.CountIn(0, 4097), 33);
+  EXPECT_EQ(segments.CountIn(4000, 8192), 17);
+  EXPECT_EQ(segments.CountIn(5, 5), 0);
+  EXPECT_LE(Segments::Of(KvLayout::kHnd).CountIn(0, 1 << 20), NativePlan::SlotsFor(KvLayout::kHnd));
+  EXPECT_LE(Segments::Of(KvLayout::kRow).CountIn(0, 1 << 17), NativePlan::SlotsFor(KvLayout::kRow));
 }
 
 }  // namespace

@@ -135,7 +135,7 @@ TEST(Selector, EveryReasonOfEveryRowIsGiven) {
       testing::IsSupersetOf(
           {"refused: SPECIAL/fast: isa = avx2, supports avx512 and newer; set by --isa; fix: "
            "--attn-backend NATIVE or VANILLA",
-           "refused: SPECIAL/fast: kv_dtype = f32, supports {i8, bf16}; set by --kv-dtype; fix: "
+           "refused: SPECIAL/fast: kv_dtype = f32, supports {int8, bf16}; set by --kv-dtype; fix: "
            "--attn-backend NATIVE or VANILLA",
            "refused: SPECIAL/fast: page_tokens = 16, supports {32, 64}; set by engine default; "
            "fix: "
@@ -160,16 +160,46 @@ TEST(Selector, EveryReasonOfEveryRowIsGiven) {
 TEST(Selector, WhatNobodySupportsSaysHowToChangeIt) {
   const BackendTable table = Builtin();
   AttentionSpec spec = Spec();
-  spec.kv_dtype = DType::kI8;
+  spec.kv_dtype = DType::kF4E2M1;
+  spec.head_dim = spec.v_head_dim = 20;
   const SpecOrigins origins = {.kv_dtype = {Origin::Kind::kUser, "--kv-dtype"}};
   const Choice choice = SelectBackend({"auto", {}}, spec, {}, table, origins);
   EXPECT_EQ(choice.backend, nullptr);
   // Three backends, two phases; the bf16 row three times: isa and compute too.
   EXPECT_EQ(choice.refusals.size(), 9u);
   EXPECT_EQ(choice.RefusalTexts()[3],
-            "refused: NATIVE/generic_prefill: kv_dtype = i8, supports {f32, bf16}; set by "
-            "--kv-dtype; fix: --kv-dtype one of {f32, bf16}");
+            "refused: NATIVE/generic_prefill: kv_dtype = nvfp4 (head_dim 20, v_head_dim 20), "
+            "supports {f32, bf16, fp16, fp8_e4m3, int8}; set by --kv-dtype; fix: --kv-dtype one "
+            "of {f32, bf16, fp16, fp8_e4m3, int8}");
   EXPECT_EQ(choice.Why(), "no backend supports the layer");
+}
+
+TEST(Selector, LatentsOfFourBitsAreRefused) {
+  const BackendTable table = Builtin();
+  AttentionSpec spec = Spec();
+  spec.kv_heads = spec.heads;
+  spec.mla = MlaGeometry{0, 512, 64, 64, 64};
+  spec.kv_dtype = DType::kF4E2M1;
+  const SpecOrigins origins = {.kv_dtype = {Origin::Kind::kUser, "--kv-dtype"}};
+  const Choice choice = SelectBackend({"VANILLA", kOption}, spec, {}, table, origins);
+  EXPECT_EQ(choice.backend, nullptr);
+  EXPECT_EQ(choice.RefusalTexts()[0],
+            "refused: VANILLA/loops: kv_dtype = nvfp4, supports {f32, bf16, fp16, fp8_e4m3, int8}; "
+            "set by --kv-dtype; fix: --kv-dtype one of {f32, bf16, fp16, fp8_e4m3, int8}");
+}
+
+TEST(Selector, DTypesByKindOfLayerNeedABackendThatMixesThem) {
+  const BackendTable table = Builtin();
+  AttentionSpec spec = Spec();
+  spec.kv_dtype = DType::kBF16;
+  spec.other_kv_dtype = DType::kI8;
+  const SpecOrigins origins = {.kv_dtype = {Origin::Kind::kUser, "--kv-dtype"}};
+  const Choice choice = SelectBackend({"VANILLA", kOption}, spec, {}, table, origins);
+  EXPECT_EQ(choice.backend, nullptr);
+  EXPECT_EQ(choice.RefusalTexts()[0],
+            "refused: VANILLA/loops: mixed_kv = bf16, int8 in other layers, supports none; set by "
+            "--kv-dtype; fix: --attn-backend NATIVE");
+  EXPECT_EQ(SelectBackend({"auto", {}}, spec, {}, table, origins).backend->name(), "NATIVE");
 }
 
 TEST(Selector, BackendsNeedRowsForTheNeededPhases) {
@@ -231,9 +261,9 @@ TEST(Selector, SpecsThatCannotBe) {
 
 TEST(Selector, MatrixHasALinePerRow) {
   const std::string matrix = CapabilityMatrix(Builtin());
-  EXPECT_THAT(
-      matrix,
-      HasSubstr("NATIVE      generic_decode   decode   reference         {f32, bf16}  any"));
+  EXPECT_THAT(matrix,
+              HasSubstr("NATIVE      generic_decode   decode   reference         {f32, bf16, fp16, "
+                        "fp8_e4m3, int8, nvfp4}  {f32, bf16, fp16, fp8_e4m3, int8}  any"));
   EXPECT_EQ(std::count(matrix.begin(), matrix.end(), '\n'), 8);
   for (const FeatureRow& f : Features()) EXPECT_THAT(matrix, HasSubstr(std::string(f.name)));
 }

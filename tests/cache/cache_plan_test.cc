@@ -65,10 +65,11 @@ TEST(CachePlan, GroupsAndBytes) {
   EXPECT_THAT(plan->groups[1].members, ElementsAre(2));
   EXPECT_THAT(plan->groups[2].members, ElementsAre(5));
   EXPECT_THAT(plan->groups[3].members, ElementsAre(6));
-  // 128 tokens of 768 bytes; ceil(1000 / 128) + 2 pages; tables of 3 sequences.
+  // 128 tokens of 768 bytes; ceil(1000 / 128) + 2 pages; six numbers per page, tables of 3
+  // sequences.
   EXPECT_EQ(plan->groups[0].page_tokens, 128);
   EXPECT_EQ(plan->groups[0].pages, 10);
-  EXPECT_EQ(plan->groups[0].bytes, 2 * 10 * 128 * 768 + 3 * 10 * 4);
+  EXPECT_EQ(plan->groups[0].bytes, 2 * 10 * 128 * 768 + 10 * 24 + 3 * (10 * 4 + 16));
   EXPECT_EQ(plan->groups[2].slots, 5);
   EXPECT_EQ(plan->groups[2].bytes, 5 * 128);  // 100 bytes, aligned
   EXPECT_EQ(plan->groups[3].page_tokens, 16);

@@ -69,7 +69,7 @@ class Models(CliTest):
         self.check_error(tenon("models", "zzzzqqq"), 3, "zzzzqqq", "tenon models --all")
 
     def test_known_and_not_built(self):
-        for name in ("Qwen3ForCausalLM", "qwen3", "Llama4ForCausalLM"):
+        for name in ("Starcoder2ForCausalLM", "starcoder2", "FalconForCausalLM"):
             with self.subTest(name=name):
                 outcome = tenon("models", name)
                 self.assertEqual(outcome.code, 3, outcome)

@@ -130,6 +130,18 @@ TEST(ConfigReader, KeysOfTheTopThenOfTheObjectInside) {
   EXPECT_TRUE(Contains(reader.ToJson().Dump(), "inner.a = 2 is not used"));
 }
 
+TEST(ConfigReader, NullIsThereWithoutAValue) {
+  ConfigReader reader(J(R"({"a": null, "b": null, "inner": {"b": 3, "c": null}})"));
+  EXPECT_TRUE(reader.IsNull("a"));
+  EXPECT_TRUE(reader.IsNull({"x", "a"}));
+  EXPECT_TRUE(reader.IsNull("b"));
+  EXPECT_FALSE(reader.IsNull("c"));
+  EXPECT_FALSE(reader.IsNull("x"));
+  reader.AlsoLookIn("inner");
+  EXPECT_FALSE(reader.IsNull("b"));
+  EXPECT_TRUE(reader.IsNull("c"));
+}
+
 TEST(ConfigReader, NoObjectInsideChangesNothing) {
   ConfigReader reader(J(R"({"inner": 3})"));
   reader.AlsoLookIn("inner");

@@ -185,6 +185,28 @@ TEST(ModelConfig, GeometryPerLayer) {
       << reader.status().message();
 }
 
+// A family's default is for an absent key; null asks for the number that follows from others.
+TEST(ModelConfig, NullIsNotTheDefault) {
+  struct Config : ModelConfig {
+    explicit Config(ConfigReader& reader) {
+      ReadSizes(reader, *this);
+      ReadAttentionGeometry(
+          reader, *this, {.kv_heads = {"num_key_value_heads", 2}, .head_dim = {"head_dim", 128}});
+    }
+  };
+  const Json base = J(R"({"vocab_size": 8, "hidden_size": 64, "num_hidden_layers": 2,
+    "num_attention_heads": 4})");
+  ConfigReader absent(base);
+  const Config with_defaults(absent);
+  EXPECT_EQ(with_defaults.kv_heads.value[0], 2);
+  EXPECT_EQ(with_defaults.head_dim.value[0], 128);
+  ConfigReader null(Patched(base, J(R"({"num_key_value_heads": null, "head_dim": null})")));
+  const Config with_null(null);
+  ASSERT_TRUE(null.ok()) << null.status().message();
+  EXPECT_EQ(with_null.kv_heads.value[0], 4);
+  EXPECT_EQ(with_null.head_dim.value[0], 16);
+}
+
 TEST(ModelConfig, TokensBeyondTheVocabularyAreDroppedAndNoted) {
   ConfigReader reader(
       Patched(J(kLlama), J(R"({"eos_token_id": [2, 300], "bos_token_id": 4294967297})")));

@@ -61,5 +61,40 @@ TEST_P(AllocationsTest, ASteadyDecodeStepHasNone) {
 INSTANTIATE_TEST_SUITE_P(Goldens, AllocationsTest,
                          testing::Values("llama", "mixtral", "deepseek_v2", "mamba2", "lfm2"));
 
+// Sequences come, find a prefix, grow, are published, go, and push old prefixes out.
+TEST(Allocations, ACacheInUseHasNone) {
+  CacheSpec windowed = {.kind = CacheKind::kPagedRows, .row_bytes = 8, .window = 40};
+  windowed.page_tokens = 16;
+  const std::vector<CacheSpec> specs = {
+      {.kind = CacheKind::kPagedRows, .row_bytes = 8, .page_tokens = 16},
+      {.kind = CacheKind::kPagedRows, .row_bytes = 8, .page_tokens = 64},
+      windowed};
+  LayerCache caches[3];
+  LayerCache* const addresses[] = {&caches[0], &caches[1], &caches[2]};
+  const auto manager = CacheManager::Create(
+      specs, addresses, {.tokens = 1000, .max_sequences = 2, .prefix_reuse = true});
+  ASSERT_TRUE(manager.ok()) << manager.message();
+  CacheManager& cache = **manager;
+  std::vector<int32_t> tokens(400);
+  int64_t reused = 0;
+  const int64_t before = g_allocations.load();
+  for (int32_t text = 0; text < 30; ++text) {
+    for (size_t i = 100; i < tokens.size(); ++i) tokens[i] = text;
+    const auto admitted = cache.AdmitWithPrefix(tokens);
+    ASSERT_TRUE(admitted.ok());
+    const int32_t s = admitted->sequence;
+    reused += admitted->reused_rows;
+    for (auto rows = static_cast<size_t>(admitted->reused_rows); rows < tokens.size();) {
+      const size_t step = rows < 300 ? std::min<size_t>(64, 300 - rows) : 1;
+      ASSERT_TRUE(cache.Append(s, static_cast<int64_t>(step)).ok());
+      rows += step;
+      cache.Publish(s, std::span(tokens).first(rows));
+    }
+    cache.Free(s);
+  }
+  EXPECT_EQ(g_allocations.load() - before, 0);
+  EXPECT_EQ(reused, 29 * 100);  // the first hundred tokens are the same
+}
+
 }  // namespace
 }  // namespace tenon

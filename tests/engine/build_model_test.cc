@@ -317,9 +317,15 @@ TEST(ConfigReaders, TranslateIntoTheFamilysKeys) {
 
 // --- base models
 
+struct BaseCase {
+  std::string golden;
+  std::string architecture;
+};
+
 // The golden's weights as its base model would be saved: no prefix, no head.
-TEST(BaseModels, GiveTheFinalHiddenStates) {
-  const auto source = test::OpenOrDie(test::DataPath("goldens/llama"));
+void CheckBase(const BaseCase& c) {
+  SCOPED_TRACE(c.architecture);
+  const auto source = test::OpenOrDie(test::DataPath("goldens/" + c.golden));
   std::vector<OutputTensor> tensors;
   for (const StoredTensor& tensor : source->tensors()) {
     const std::string name(tensor.name);
@@ -329,7 +335,7 @@ TEST(BaseModels, GiveTheFinalHiddenStates) {
   }
   test::TempDir directory;
   Json config = *source->config();
-  config.Set("architectures", Json::Array{Json("LlamaModel")});
+  config.Set("architectures", Json::Array{Json(c.architecture)});
   directory.Write("config.json", config.Dump());
   ASSERT_TRUE(WriteSafetensors(directory / "model.safetensors", tensors).ok());
   auto plan = test::PlanPath(directory.path());
@@ -337,9 +343,9 @@ TEST(BaseModels, GiveTheFinalHiddenStates) {
   EXPECT_FALSE((*plan)->context->has_logits);
   const auto base = ModelRunner::Load(*std::move(plan));
   ASSERT_TRUE(base.ok()) << base.message();
-  const auto whole = ModelRunner::Load(*test::PlanGolden("llama"));
+  const auto whole = ModelRunner::Load(*test::PlanGolden(c.golden));
   ASSERT_TRUE(whole.ok());
-  const std::vector<int32_t> ids = {1, 5, 9, 200};
+  const std::vector<int32_t> ids = {1, 5, 9, 60};
   ASSERT_TRUE((*base)->Extend(ids, WantLogits::kAll).ok());
   ASSERT_TRUE((*whole)->Extend(ids, WantLogits::kAll).ok());
   const int64_t hidden = (*whole)->plan().config->hidden.value;
@@ -358,6 +364,14 @@ TEST(BaseModels, GiveTheFinalHiddenStates) {
     }
     EXPECT_NEAR(sum, (*whole)->logits()[static_cast<size_t>(3 * vocab + v)], 2e-4);
   }
+}
+
+TEST(BaseModels, GiveTheFinalHiddenStates) {
+  CheckBase({"llama", "LlamaModel"});
+  CheckBase({"mixtral", "MixtralModel"});
+  CheckBase({"deepseek_v2_lite", "DeepseekV2Model"});
+  CheckBase({"deepseek_v3", "DeepseekV3Model"});
+  CheckBase({"mamba2", "Mamba2Model"});
 }
 
 TEST(BaseModels, WithAHeadInTheFileAreWhole) {

@@ -44,9 +44,10 @@ struct Case {
   const char* golden;
   const char* compute;
   const char* weights;
+  const char* kv_dtype = "auto";
 };
 void PrintTo(const Case& c, std::ostream* out) {
-  *out << c.golden << " " << c.compute << " " << c.weights;
+  *out << c.golden << " " << c.compute << " " << c.weights << " " << c.kv_dtype;
 }
 
 class MemoryTest : public testing::TestWithParam<Case> {};
@@ -54,6 +55,7 @@ class MemoryTest : public testing::TestWithParam<Case> {};
 TEST_P(MemoryTest, PlannedIsAllocated) {
   auto plan = test::PlanGolden(GetParam().golden, {.compute = GetParam().compute,
                                                    .weights = GetParam().weights,
+                                                   .kv_dtype = GetParam().kv_dtype,
                                                    .max_seq_len = 64,
                                                    .threads = 2});
   if (!plan.ok() && plan.code() == StatusCode::kUnavailable) {
@@ -86,11 +88,14 @@ TEST_P(MemoryTest, PlannedIsAllocated) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, MemoryTest,
-    testing::Values(Case{"llama", "fp32", "auto"}, Case{"llama", "auto", "in-place"},
-                    Case{"llama", "auto", "packed"}, Case{"deepseek_v2", "fp32", "auto"},
-                    Case{"deepseek_v3", "auto", "auto"}, Case{"mixtral", "auto", "packed"},
-                    Case{"mamba2", "fp32", "auto"}, Case{"lfm2", "fp32", "auto"},
-                    Case{"t5", "fp32", "auto"}, Case{"bert", "fp32", "auto"}));
+    testing::Values(
+        Case{"llama", "fp32", "auto"}, Case{"llama", "auto", "in-place"},
+        Case{"llama", "auto", "packed"}, Case{"deepseek_v2", "fp32", "auto"},
+        Case{"deepseek_v3", "auto", "auto"}, Case{"mixtral", "auto", "packed"},
+        Case{"mamba2", "fp32", "auto"}, Case{"lfm2", "fp32", "auto"}, Case{"t5", "fp32", "auto"},
+        Case{"bert", "fp32", "auto"}, Case{"llama_hd64", "fp32", "auto", "fp16"},
+        Case{"llama_hd64", "fp32", "auto", "fp8_e4m3"}, Case{"llama_hd64", "fp32", "auto", "int8"},
+        Case{"llama_hd64", "fp32", "auto", "nvfp4"}, Case{"deepseek_v2", "fp32", "auto", "int8"}));
 
 }  // namespace
 }  // namespace tenon

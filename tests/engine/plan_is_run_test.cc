@@ -37,7 +37,7 @@ class PlanIsRunTest : public testing::TestWithParam<Case> {
   // What ran since `before`.
   static Counts Since(const ModelRunner& runner, const Counts& before) {
     Counts counts;
-    for (const auto& [kernel, count] : runner.dispatched()) {
+    for (const auto& [kernel, count] : runner.steps().dispatched()) {
       const auto it = before.find(kernel);
       const int64_t more = count - (it == before.end() ? 0 : it->second);
       if (more != 0) counts[kernel] = more;
@@ -59,17 +59,17 @@ TEST_P(PlanIsRunTest, KernelsAndCounts) {
   if (runner->has_encoder()) {
     ASSERT_TRUE(runner->Encode(std::vector<int32_t>(40, 5)).ok());
     EXPECT_EQ(Since(*runner, before), CountsOf(StepNamed(plan, "encode")));
-    before = runner->dispatched();
+    before = runner->steps().dispatched();
   }
   if (!encoder_only) {
     // Prefills are planned where they need most: after other tokens.
     ASSERT_TRUE(runner->Extend(std::vector<int32_t>(3 * kRows, 6), WantLogits::kNone).ok());
-    before = runner->dispatched();
+    before = runner->steps().dispatched();
   }
   ASSERT_TRUE(runner->Extend(ids, encoder_only ? WantLogits::kAll : WantLogits::kLast).ok());
   EXPECT_EQ(Since(*runner, before), CountsOf(StepNamed(plan, "prefill")));
   if (encoder_only) return;
-  before = runner->dispatched();
+  before = runner->steps().dispatched();
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(runner->Extend(std::vector<int32_t>{7}, WantLogits::kLast).ok());
   }

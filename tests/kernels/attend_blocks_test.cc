@@ -20,6 +20,28 @@ using test::Floats;
 struct Case {
   int64_t k_width = 0, v_width = 0, group = 0, rows = 0, keys = 0;
   int64_t window = 0;
+  DType dtype = DType::kF32;
+  float scale = 1;
+};
+
+// Rows of numbers as the dtype stores them: codes, then scales, densely.
+struct Packed {
+  Packed(const AttentionKernels& kernels, DType dtype, float scale, const std::vector<float>& x,
+         int64_t width)
+      : slot(RowBytes(dtype, width)),
+        scale_slot(dtype == DType::kI8       ? 4
+                   : dtype == DType::kF4E2M1 ? width / 16
+                                             : 0) {
+    const auto rows = static_cast<int64_t>(x.size()) / width;
+    codes.resize(At(rows * slot + 1));
+    scales.resize(At(rows * scale_slot + 1));
+    for (int64_t j = 0; j < rows; ++j) {
+      kernels.store(x.data() + j * width,
+                    {dtype, codes.data() + j * slot, scales.data() + j * scale_slot, scale}, width);
+    }
+  }
+  int64_t slot = 0, scale_slot = 0;
+  std::vector<std::byte> codes, scales;
 };
 
 // Memory with a margin after it that must stay as it is.
@@ -44,7 +66,8 @@ class Guarded {
 
 void Expect(const Case& c) {
   SCOPED_TRACE(testing::Message() << "widths " << c.k_width << ", " << c.v_width << ", group "
-                                  << c.group << ", rows " << c.rows << ", keys " << c.keys);
+                                  << c.group << ", rows " << c.rows << ", keys " << c.keys << ", "
+                                  << NameOf(c.dtype) << " by " << c.scale);
   const AttentionKernels& kernels = test::Kernels().attention;
   const std::vector<float> q = Floats(c.rows * c.group * c.k_width, 1);
   const std::vector<float> k = Floats(c.keys * c.k_width, 2);
@@ -54,10 +77,18 @@ void Expect(const Case& c) {
   rules.causal = true;
   rules.window = c.window;
   AttendArgs a;
-  a.source.k = reinterpret_cast<const std::byte*>(k.data());
-  a.source.k_slot_stride = 4 * c.k_width;
-  a.source.v = reinterpret_cast<const std::byte*>(v.data());
-  a.source.v_slot_stride = 4 * c.v_width;
+  const Packed packed_k(kernels, c.dtype, c.scale, k, c.k_width);
+  const Packed packed_v(kernels, c.dtype, c.scale, v, c.v_width);
+  a.source.dtype = c.dtype;
+  a.source.k = packed_k.codes.data();
+  a.source.k_slot_stride = packed_k.slot;
+  a.source.v = packed_v.codes.data();
+  a.source.v_slot_stride = packed_v.slot;
+  a.source.k_scales = packed_k.scales.data();
+  a.source.k_scale_slot_stride = packed_k.scale_slot;
+  a.source.v_scales = packed_v.scales.data();
+  a.source.v_scale_slot_stride = packed_v.scale_slot;
+  a.source.k_scale = a.source.v_scale = c.scale;
   a.rules = &rules;
   a.group = c.group;
   a.k_width = c.k_width;
@@ -110,6 +141,20 @@ TEST(AttendBlocks, MatchTheTwoPasses) {
         Expect({k_width, v_width, group, rows, keys, 0});
       }
       Expect({k_width, v_width, group, rows, rows + 200, 37});
+    }
+  }
+}
+
+TEST(AttendBlocks, FromEveryDType) {
+  if (test::Kernels().attention.blocks == nullptr) return;
+  for (const DType dtype :
+       {DType::kBF16, DType::kF16, DType::kF8E4M3, DType::kI8, DType::kF4E2M1}) {
+    for (const int64_t width : {16, 20, 48, 128}) {
+      if (dtype == DType::kF4E2M1 && width == 20) continue;
+      for (const float scale : {1.0f, 0.3f}) {
+        Expect({width, width, 3, 42, 300, 0, dtype, scale});
+        Expect({width, 16, 4, 7, 129, 37, dtype, scale});
+      }
     }
   }
 }

@@ -74,6 +74,30 @@ TEST(ElementwiseKernels, ActivationsAgainstDouble) {
   }
 }
 
+TEST(ElementwiseKernels, ClampedSwigluAgainstDouble) {
+  const ElementwiseKernels& kernels = test::Kernels().elementwise;
+  for (const ClampedSwiglu unit : {ClampedSwiglu{}, ClampedSwiglu{.alpha = 0.5f, .limit = 1}}) {
+    const double limit = D(unit.limit);
+    for (const int64_t n : {0, 1, 7, 1001}) {
+      const std::vector<float> gate = Floats(n, 1, 12.0f);
+      const std::vector<float> up = Floats(n, 2, 12.0f);
+      std::vector<float> y(At(n));
+      kernels.clamped_swiglu.run(unit, gate.data(), up.data(), y.data(), n);
+      for (int64_t i = 0; i < n; ++i) {
+        const double g = std::fmin(D(gate[At(i)]), limit);
+        const double u = std::fmax(std::fmin(D(up[At(i)]), limit), -limit);
+        const double expected = (u + 1) * g / (1 + std::exp(-D(unit.alpha) * g));
+        ASSERT_NEAR(D(y[At(i)]), expected, 4e-6 * (1 + std::abs(expected)));
+      }
+    }
+  }
+  for (const auto& [gate, up] : {std::pair{NAN, 1.0f}, std::pair{1.0f, NAN}}) {
+    float y = 0;
+    kernels.clamped_swiglu.run({}, &gate, &up, &y, 1);
+    EXPECT_TRUE(std::isnan(y));
+  }
+}
+
 // Published values: the two gelus differ in the fourth digit, quick gelu in the second.
 TEST(ElementwiseKernels, KnownValues) {
   EXPECT_NEAR(D(One(Activation::kGelu, 1)), 0.8413447461, 1e-7);

@@ -71,9 +71,9 @@ void MaskGroups(const RouteKernelArgs& a, std::vector<double>& choice) {
 // kernels.md section 7.6, by sorting and in double.
 void ExpectRouted(const RouteKernelArgs& a, const std::vector<float>& logits) {
   std::vector<double> scores(logits.begin(), logits.end());
-  if (a.sigmoid && !a.softmax_of_chosen) {
+  if (a.sigmoid && !a.score_chosen) {
     for (double& s : scores) s = 1 / (1 + std::exp(-s));
-  } else if (!a.softmax_of_chosen) {
+  } else if (!a.score_chosen) {
     scores = SoftmaxOf(scores);
   }
   std::vector<double> choice = scores;
@@ -85,7 +85,11 @@ void ExpectRouted(const RouteKernelArgs& a, const std::vector<float>& logits) {
   chosen.resize(At(a.top_k));
   std::vector<double> weights;
   for (const int32_t e : chosen) weights.push_back(scores[At(e)]);
-  if (a.softmax_of_chosen) weights = SoftmaxOf(weights);
+  if (a.score_chosen && a.sigmoid) {
+    for (double& w : weights) w = 1 / (1 + std::exp(-w));
+  } else if (a.score_chosen) {
+    weights = SoftmaxOf(weights);
+  }
   const double sum = std::accumulate(weights.begin(), weights.end(), D(a.renormalise_eps));
   const Routed got = Route(a, logits);
   RC_ASSERT(got.chosen == chosen);
@@ -106,7 +110,7 @@ TEST(RouteKernel, EqualsSorting) {
     a.top_k = *rc::gen::inRange(1, a.experts + 1);
     a.kept_groups = *rc::gen::inRange(1, a.groups + 1);
     a.sigmoid = *rc::gen::arbitrary<bool>();
-    a.softmax_of_chosen = *rc::gen::inRange(0, 4) == 0;
+    a.score_chosen = *rc::gen::inRange(0, 4) == 0;
     a.renormalise = *rc::gen::arbitrary<bool>();
     a.renormalise_eps = *rc::gen::element(0.0f, 1e-20f, 0.5f);
     a.group_score_top2 = *rc::gen::arbitrary<bool>();
@@ -143,8 +147,14 @@ TEST(RouteKernel, WeightsByHand) {
   renormalised.scale = 3;
   EXPECT_FLOAT_EQ(Route(renormalised, logits).weights[0], 2.0f);
   RouteKernelArgs chosen = Args(4, 2);
-  chosen.softmax_of_chosen = true;
+  chosen.score_chosen = true;
   EXPECT_FLOAT_EQ(Route(chosen, logits).weights[1], 1.0f / 3);
+  // Scores of all would tie at 1 in fp32, and the lower index win.
+  chosen.sigmoid = true;
+  const Routed sure = Route(chosen, {20, 40, 30, 0});
+  EXPECT_EQ(sure.chosen, (std::vector<int32_t>{1, 2}));
+  EXPECT_EQ(sure.weights[1], 1.0f);
+  EXPECT_FLOAT_EQ(Route(chosen, logits).weights[1], 2.0f / 3);
 }
 
 // The bias moves the choice and never the weight. When all kept choice scores are below zero,

@@ -18,8 +18,8 @@ void ForEntries(const KernelTable& table, Visit visit) {
   };
   const ElementwiseKernels& e = table.elementwise;
   each(table.norm.rms, table.norm.layer, table.norm.gated_rms);
-  each(e.activate, e.gated_activate, e.multiply, e.add, e.add_scaled, e.scale, e.soft_cap,
-       e.softmax);
+  each(e.activate, e.gated_activate, e.clamped_swiglu, e.multiply, e.add, e.add_scaled, e.scale,
+       e.soft_cap, e.softmax);
   each(table.rope.angles, table.rope.rotate_half, table.rope.rotate_interleaved);
   each(table.rows.embed, table.rows.gather, table.moe.route);
   each(table.recurrent.conv, table.recurrent.scan);

@@ -45,7 +45,12 @@ void PutTensors(ModuleBench& bench, const MoeOptions& options) {
     bench.Put(prefix + "w1.weight", {kIntermediate, kHidden}, DType::kBF16);
     bench.Put(prefix + "w3.weight", {kIntermediate, kHidden});
     bench.Put(prefix + "w2.weight", {kHidden, kIntermediate}, DType::kF16);
+    if (!options.expert_bias) continue;
+    bench.Put(prefix + "w1.bias", {kIntermediate});
+    bench.Put(prefix + "w3.bias", {kIntermediate}, DType::kBF16);
+    bench.Put(prefix + "w2.bias", {kHidden});
   }
+  if (options.router_bias) bench.Put("moe.gate.bias", {options.routing.experts});
 }
 
 std::vector<double> SoftmaxOf(std::vector<double> x) {
@@ -92,12 +97,41 @@ struct Expected {
   double margin = std::numeric_limits<double>::infinity();  // of the closest decision
 };
 
+void AddTo(std::vector<double>& y, const std::vector<float>& bias) {
+  for (size_t i = 0; i < y.size(); ++i) y[i] += D(bias[i]);
+}
+
+double Join(const GatedUnit& unit, double gate, double up) {
+  const auto* clamped = std::get_if<ClampedSwiglu>(&unit);
+  if (clamped == nullptr) return test::Silu(gate) * up;
+  const double limit = D(clamped->limit);
+  const double g = std::min(gate, limit);
+  return (std::clamp(up, -limit, limit) + 1) * g / (1 + std::exp(-D(clamped->alpha) * g));
+}
+
+// down(join(gate x, up x)) of one expert.
+std::vector<double> ApplyExpert(const ModuleBench& bench, const MoeOptions& options, size_t e,
+                                const std::vector<double>& x) {
+  const std::string prefix = "moe.experts." + std::to_string(e) + ".";
+  std::vector<double> inner = Times(bench.Of(prefix + "w1.weight"), x);
+  std::vector<double> up = Times(bench.Of(prefix + "w3.weight"), x);
+  if (options.expert_bias) {
+    AddTo(inner, bench.Of(prefix + "w1.bias"));
+    AddTo(up, bench.Of(prefix + "w3.bias"));
+  }
+  for (size_t i = 0; i < inner.size(); ++i) inner[i] = Join(options.activation, inner[i], up[i]);
+  std::vector<double> down = Times(bench.Of(prefix + "w2.weight"), inner);
+  if (options.expert_bias) AddTo(down, bench.Of(prefix + "w2.bias"));
+  return down;
+}
+
 Expected Apply(const ModuleBench& bench, const MoeOptions& options, const std::vector<double>& x) {
   const RoutingSpec& spec = options.routing;
   Expected expected{std::vector<double>(kHidden)};
-  const std::vector<double> logits = Times(bench.Of("moe.gate.weight"), x);
+  std::vector<double> logits = Times(bench.Of("moe.gate.weight"), x);
+  if (options.router_bias) AddTo(logits, bench.Of("moe.gate.bias"));
   std::vector<double> scores = logits;
-  if (!spec.softmax_of_chosen) {
+  if (!spec.score_chosen) {
     if (spec.scoring == RoutingSpec::Scoring::kSoftmax)
       scores = SoftmaxOf(logits);
     else
@@ -112,16 +146,19 @@ Expected Apply(const ModuleBench& bench, const MoeOptions& options, const std::v
   const std::vector<size_t> chosen = BestOf(choice, spec.top_k, expected.margin);
   std::vector<double> weights;
   for (const size_t e : chosen) weights.push_back(scores[e]);
-  if (spec.softmax_of_chosen) weights = SoftmaxOf(weights);
+  if (spec.score_chosen && spec.scoring == RoutingSpec::Scoring::kSigmoid) {
+    for (double& w : weights) w = 1 / (1 + std::exp(-w));
+  } else if (spec.score_chosen) {
+    weights = SoftmaxOf(weights);
+  }
   const double sum = std::accumulate(weights.begin(), weights.end(), D(spec.renormalise_eps));
   for (size_t k = 0; k < chosen.size(); ++k) {
     const double weight = weights[k] / (spec.renormalise ? sum : 1) * D(spec.scale);
-    const std::string prefix = "moe.experts." + std::to_string(chosen[k]) + ".";
-    std::vector<double> inner = Times(bench.Of(prefix + "w1.weight"), x);
-    const std::vector<double> up = Times(bench.Of(prefix + "w3.weight"), x);
-    for (size_t i = 0; i < inner.size(); ++i) inner[i] = test::Silu(inner[i]) * up[i];
-    const std::vector<double> down = Times(bench.Of(prefix + "w2.weight"), inner);
-    for (size_t i = 0; i < down.size(); ++i) expected.y[i] += weight * down[i];
+    const bool weighs_input = options.weighs == ExpertWeights::Weighs::kInput;
+    std::vector<double> in = x;
+    for (double& v : in) v *= weighs_input ? weight : 1;
+    const std::vector<double> y = ApplyExpert(bench, options, chosen[k], in);
+    for (size_t i = 0; i < y.size(); ++i) expected.y[i] += (weighs_input ? 1 : weight) * y[i];
   }
   return expected;
 }
@@ -172,8 +209,19 @@ TEST(Moe, DeepSeekV3sWay) {
 
 TEST(Moe, GptOssWay) {
   MoeOptions options = Options(5, 2);
-  options.routing.softmax_of_chosen = true;
+  options.routing.score_chosen = true;
+  options.router_bias = true;
+  options.expert_bias = true;
+  options.activation = ClampedSwiglu{.alpha = 1.702f, .limit = 0.75f};
   EXPECT_GE(Compare(options, 8, 3), 7);
+}
+
+TEST(Moe, Llama4sWay) {
+  MoeOptions options = Options(5, 2);
+  options.routing.score_chosen = true;
+  options.routing.scoring = RoutingSpec::Scoring::kSigmoid;
+  options.weighs = ExpertWeights::Weighs::kInput;
+  EXPECT_GE(Compare(options, 12, 4), 11);
 }
 
 TEST(Moe, EveryCombination) {
@@ -187,16 +235,20 @@ TEST(Moe, EveryCombination) {
     options.has_choice_bias = *rc::gen::arbitrary<bool>();
     routing.scoring =
         *rc::gen::element(RoutingSpec::Scoring::kSoftmax, RoutingSpec::Scoring::kSigmoid);
-    routing.softmax_of_chosen = *rc::gen::arbitrary<bool>();
+    routing.score_chosen = *rc::gen::arbitrary<bool>();
     routing.renormalise = *rc::gen::arbitrary<bool>();
     routing.scale = *rc::gen::element(1.0f, 2.5f);
+    options.router_bias = *rc::gen::arbitrary<bool>();
+    options.expert_bias = *rc::gen::arbitrary<bool>();
+    options.weighs =
+        *rc::gen::element(ExpertWeights::Weighs::kResult, ExpertWeights::Weighs::kInput);
     routing.groups = groups;
     routing.kept_groups = kept;
     routing.group_score =
         *rc::gen::element(RoutingSpec::GroupScore::kMax, RoutingSpec::GroupScore::kSumOfTop2);
     routing.masked_score = -std::numeric_limits<float>::infinity();
     // A sum of raw logits has no meaning as a norm.
-    if (routing.softmax_of_chosen) routing.renormalise = false;
+    if (routing.score_chosen) routing.renormalise = false;
     RC_ASSERT(Compare(options, 3, *rc::gen::arbitrary<uint32_t>()) >= 1);
     RC_ASSERT(!testing::Test::HasFailure());
   }));

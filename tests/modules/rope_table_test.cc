@@ -132,5 +132,42 @@ TEST(AttentionCore, LayersOfOneIndexStayApart) {
   EXPECT_EQ(paged.spec().page_tokens, 32);
 }
 
+TEST(AttentionCore, LayersWithAndWithoutAWindowHaveTheirOwnDTypes) {
+  const BackendTable table = BuiltinBackends(KernelsUpTo(Isa::kReference));
+  LoadContext context;
+  context.backends = &table;
+  context.options.kv_dtype.value = DType::kBF16;
+  context.options.window_kv_dtype = DType::kI8;
+  AttentionSpec spec{
+      .layer = 0, .heads = 4, .kv_heads = 2, .head_dim = 16, .v_head_dim = 16, .scale = 0.25f};
+  AttentionCore full(Scope(context, "layers.0"), spec);
+  spec.window = 32;
+  AttentionCore window(Scope(context, "layers.1"), spec);
+  spec.window.reset();
+  spec.chunk = 64;
+  AttentionCore chunk(Scope(context, "layers.2"), spec);
+  spec.kind = AttentionKind::kEncoder;
+  const AttentionCore encoder(Scope(context, "layers.3"), spec);
+  EXPECT_EQ(full.spec().kv_dtype, DType::kBF16);
+  EXPECT_EQ(full.spec().other_kv_dtype, DType::kI8);
+  EXPECT_EQ(window.spec().kv_dtype, DType::kI8);
+  EXPECT_EQ(window.spec().other_kv_dtype, DType::kBF16);
+  EXPECT_EQ(chunk.spec().kv_dtype, DType::kI8);
+  EXPECT_EQ(encoder.spec().other_kv_dtype, std::nullopt) << "it caches nothing";
+  for (AttentionCore* core : {&full, &window, &chunk}) core->SelectAttention(context);
+  EXPECT_TRUE(context.errors.empty());
+  ASSERT_EQ(context.caches.size(), 3u);
+  EXPECT_EQ(context.caches[0].spec.row_bytes, 2 * 2 * 16 * 2);
+  EXPECT_EQ(context.caches[1].spec.row_bytes, 2 * 2 * (16 + 4));
+  EXPECT_EQ(context.caches[1].spec.dtype, DType::kI8);
+  EXPECT_FALSE(context.caches[0].spec.SameGroup(context.caches[1].spec));
+  // The oracle holds all layers alike.
+  context.options.attention_backend = {"VANILLA", {}};
+  full.SelectAttention(context);
+  ASSERT_EQ(context.errors.size(), 1u);
+  EXPECT_NE(context.errors[0].find("mixed_kv = bf16, int8 in other layers"), std::string::npos)
+      << context.errors[0];
+}
+
 }  // namespace
 }  // namespace tenon

@@ -155,8 +155,10 @@ TEST(Moe, SpecReachesTheKernel) {
   RoutingSpec chosen;
   chosen.experts = 8;
   chosen.top_k = 2;
-  chosen.softmax_of_chosen = true;
+  chosen.score_chosen = true;
   EXPECT_NEAR(D(route(chosen)[1][0]), std::exp(2.0) / (std::exp(2.0) + std::exp(0.9)), 1e-6);
+  chosen.scoring = RoutingSpec::Scoring::kSigmoid;
+  EXPECT_NEAR(D(route(chosen)[1][1]), sigmoid(0.9), 1e-6);
 }
 
 TEST(Moe, NanTokenStaysInItsRow) {

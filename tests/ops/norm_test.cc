@@ -167,6 +167,44 @@ TEST(AddNorm, NanStaysInItsRow) {
   }
 }
 
+// A prompt's product packs its input right after the norm: one record does both. With a record in
+// between there are two; the numbers are the same.
+TEST(AddNorm, IsTakenInByTheProductsPacking) {
+  constexpr int64_t kCols = 64;
+  const test::Weights w = test::RandomWeights(DType::kBF16, 96, kCols, 1);
+  MatrixRef ref = test::RefTo(w);
+  ref.compute = Compute::kBf16;
+  const OwnWeights norm = Weights(NormKind::kRms, kCols);
+  for (const int64_t num_tokens : {9, 33, 150}) {
+    const Shape shape{num_tokens, kCols};
+    bool packs = false;
+    const auto run_it = [&](bool apart, int threads, int64_t& rows_inside) {
+      OpRunner run(threads);
+      const std::vector<Value> addends = {run.Input(shape, Floats(shape.elements(), 3))};
+      const Value x = run.Input(shape, Floats(shape.elements(), 2));
+      const NormedSum normed = AddNorm(run.tape(), norm.refs, x, addends);
+      if (apart) run.Input(shape, Floats(shape.elements(), 4));
+      const Value y = Matmul(run.tape(), std::span(&ref, 1), normed.normed);
+      auto results = run.Run({normed.sum, y});
+      rows_inside = 0;
+      for (const Tape::Record& record : run.tape().records()) {
+        rows_inside += record.rows_inside;
+        packs |= std::string_view(record.op) == "pack";
+      }
+      return results;
+    };
+    for (const int threads : {1, 2, 3}) {
+      int64_t together = 0;
+      int64_t apart = 0;
+      EXPECT_TRUE(
+          OpRunner::SameBits(run_it(false, threads, together), run_it(true, threads, apart)))
+          << num_tokens;
+      EXPECT_EQ(apart, 0);
+      EXPECT_EQ(together > 0, packs);
+    }
+  }
+}
+
 TEST(GatedNorm, GroupsOfColumns) {
   for (const int64_t num_tokens : {0, 1, 5}) {
     for (const int64_t group : {4, 12, 24}) {

@@ -267,6 +267,89 @@ TEST(Tape, PrivateWorkNeedsNoMeeting) {
   EXPECT_EQ(tape.meetings(), 2);
 }
 
+void RunCount(const FillArgs& args, const RunContext& context, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) args.y.For<int64_t>(context.thread)[i] = i;
+}
+// Rows that a second record's items take in.
+struct RowArgs {
+  Operand x, y;
+  int64_t columns = 0;
+  int64_t rows = 0;   // of x
+  int64_t taken = 1;  // rows of an item
+};
+void RunTriple(const RowArgs& args, const RunContext& context, int64_t begin, int64_t end) {
+  for (int64_t i = begin * args.columns; i < end * args.columns; ++i)
+    args.y.For<int64_t>(context.thread)[i] = 3 * args.x.For<int64_t>(context.thread)[i] + 1;
+}
+void RunSumRows(const RowArgs& args, const RunContext& context, int64_t begin, int64_t end) {
+  for (int64_t item = begin; item < end; ++item) {
+    int64_t sum = 0;
+    const int64_t last = std::min(args.rows, (item + 1) * args.taken) * args.columns;
+    for (int64_t i = item * args.taken * args.columns; i < last; ++i)
+      sum += args.x.For<int64_t>(context.thread)[i];
+    args.y.For<int64_t>(context.thread)[item] = sum;
+  }
+}
+
+struct RowProgram {
+  int64_t rows = 1, columns = 1, taken = 1;
+  bool by_row = true;    // the first record says so
+  bool another = false;  // a record lies between the two
+
+  // Seals and runs; the tape's records tell what became of the two.
+  void Check(Tape& tape, int threads) const {
+    const Value x = tape.NewValue(DType::kI64, {rows, columns});
+    RecordBuilder<FillArgs> fill(tape, "fill", "test");
+    fill.Write(&FillArgs::y, x).Commit<RunCount>({.items = rows * columns});
+    const Value tripled = tape.NewValue(DType::kI64, {rows, columns});
+    RecordBuilder<RowArgs> triple(tape, "triple", "test");
+    triple.args() = {{}, {}, columns, rows, 1};
+    triple.Read(&RowArgs::x, x).Write(&RowArgs::y, tripled);
+    triple.Commit<RunTriple>({.items = rows, .grain = 2, .by_row = by_row});
+    if (another) Fill(tape);
+    const int64_t items = (rows + taken - 1) / taken;
+    const Value sums = tape.NewValue(DType::kI64, {items});
+    RecordBuilder<RowArgs> sum(tape, "sum", "test");
+    sum.args() = {{}, {}, columns, rows, taken};
+    sum.Read(&RowArgs::x, tripled).Write(&RowArgs::y, sums).TakeRowsOf(tripled, taken);
+    sum.Commit<RunSumRows>({.items = items});
+    tape.Keep(sums, "sums");
+    tape.Keep(tripled, "tripled");
+    tape.Seal(threads);
+    const Buffer arena = *Buffer::AllocateZeroed(tape.arena_bytes(), "test");
+    tape.Bind(arena.data(), nullptr);
+    ThreadTeam team(threads);
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      tape.Run(team);
+      std::vector<int64_t> expected(static_cast<size_t>(items));
+      for (int64_t i = 0; i < rows * columns; ++i) {
+        RC_ASSERT(tape.ViewOf(tripled).as<int64_t>()[i] == 3 * i + 1);
+        expected[static_cast<size_t>(i / columns / taken)] += 3 * i + 1;
+      }
+      const auto* y = tape.ViewOf(sums).as<int64_t>();
+      RC_ASSERT(std::vector<int64_t>(y, y + items) == expected);
+    }
+  }
+};
+
+TEST(Tape, ARecordTakesInTheRowsOfTheOneBefore) {
+  EXPECT_TRUE(rc::check([] {
+    RowProgram program;
+    program.rows = *rc::gen::inRange<int64_t>(1, 40);
+    program.columns = *rc::gen::inRange<int64_t>(1, 4);
+    program.taken = *rc::gen::inRange<int64_t>(1, 9);
+    program.by_row = *rc::gen::inRange(0, 4) > 0;
+    program.another = *rc::gen::inRange(0, 4) == 0;
+    Tape tape(Kernels());
+    program.Check(tape, *rc::gen::inRange(1, 4));
+    const Tape::Record& sum = tape.records().back();
+    const bool fused = program.by_row && !program.another;
+    RC_ASSERT(tape.records()[1].inside_next == fused);
+    RC_ASSERT((sum.rows_inside > 0) == fused);
+    RC_ASSERT(sum.meet_before == !fused);
+  }));
+}
+
 TEST(Tape, ResourcesOrderRecords) {
   static const int pool = 0;
   Tape tape(Kernels());

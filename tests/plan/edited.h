@@ -35,6 +35,7 @@ class EditedModel {
     added_.emplace_back(std::move(name), shape);
     return *this;
   }
+  const Json& config() const { return config_; }
   EditedModel& WithoutWeights() {
     has_weights_ = false;
     return *this;

@@ -158,6 +158,28 @@ TEST(Fit, TheCachesTokensLimitTheContext) {
   EXPECT_EQ((*wide)->cache_plan.groups[0].pages, 8);
 }
 
+TEST(Fit, TheFractionOfTheMemoryIsAChoice) {
+  const auto whole = PlanGolden("llama", {.max_seq_len = 64});
+  ASSERT_TRUE(whole.ok()) << whole.message();
+  const int64_t total = (*whole)->memory.Total();
+  const auto plan = [&](const char* fraction, int64_t memory) {
+    return PlanGolden("llama",
+                      {.kv_fraction = fraction, .max_seq_len = 64, .memory_bytes = memory});
+  };
+  EXPECT_TRUE(plan("1", total).ok());
+  EXPECT_FALSE(plan("1", total - 1).ok());
+  EXPECT_TRUE(plan("0.5", 2 * total).ok());
+  EXPECT_FALSE(plan("0.5", 2 * total - 2).ok());
+  ExpectWords(plan("0.5", total).message(), {"may be used", "kv-fraction = 0.5", "--kv-fraction"});
+  ExpectWords(plan("auto", total).message(), {"kv-fraction = 0.9", "default"});
+  for (const char* wrong : {"0", "1.5", "-1"}) {
+    const auto refused = plan(wrong, total);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.code(), StatusCode::kUsage);
+    ExpectWords(refused.message(), {"kv-fraction", wrong});
+  }
+}
+
 TEST(Fit, SmallerRowsMakeRoomForMore) {
   const auto sixty = PlanGolden("llama", {.max_seq_len = 64, .page_tokens = 16});
   ASSERT_TRUE(sixty.ok());

@@ -74,6 +74,16 @@ std::vector<std::pair<int64_t, std::string>> EndsOf(const PlannedModel& plan) {
   return ends;
 }
 
+// The windows of layers 0, 1, ...; 0: none.
+std::vector<int64_t> WindowsOf(const PlannedModel& plan) {
+  std::vector<int64_t> windows;
+  for (int64_t layer = 0; layer < plan.config->layers.value; ++layer) {
+    const AttentionCore* core = plan.context->attention_layers.at(std::to_string(layer));
+    windows.push_back(core->spec().window.value_or(0));
+  }
+  return windows;
+}
+
 // --- config.json alone
 
 // A family that is known and not built. When it comes: the row gets a check of the windows or
@@ -198,9 +208,19 @@ std::vector<Row> Geometries() {
        .words = {"v_head_dim must be an integer from 1", "q_lora_rank = 24 (config.json",
                  "kv_lora_rank = 32 (config.json", "qk_nope_head_dim = 16 (config.json",
                  "qk_rope_head_dim = 8 (config.json", "v_head_dim = 0 (config.json"}},
-      NotBuilt("sliding_int_all_full", "Qwen3ForCausalLM", "qwen3"),
-      NotBuilt("sliding_window_layer_types_mixed", "Qwen3ForCausalLM", "qwen3"),
-      NotBuilt("max_window_layers_full", "Qwen2ForCausalLM", "qwen2"),
+      {"sliding_int_all_full",
+       [](const PlannedModel& plan) {
+         EXPECT_EQ(WindowsOf(plan), (std::vector<int64_t>{0, 0})) << "layer_types says so";
+       }},
+      {"sliding_window_layer_types_mixed",
+       [](const PlannedModel& plan) {
+         EXPECT_EQ(WindowsOf(plan), (std::vector<int64_t>{0, 8}));
+       }},
+      {"max_window_layers_full",
+       [](const PlannedModel& plan) {
+         EXPECT_EQ(WindowsOf(plan), (std::vector<int64_t>{0, 0})) << "none is at or above layer 2";
+         EXPECT_EQ(OriginOf(plan, "max_window_layers"), "config.json: max_window_layers");
+       }},
       NotBuilt("chunk_attention_non_supporting_backend", "Llama4ForCausalLM", "llama4"),
   };
 }
@@ -347,17 +367,14 @@ TEST(ConfigRules, AllThatIsWrongWithMlaIsOneProblem) {
                     "qk_rope_head_dim = 7", "even", "v_head_dim = 0"});
 }
 
-// Of the families that are served one has windows: all of its layers.
+// A family that has the window on all of its layers.
 TEST(ConfigRules, AWindowReachesEveryLayer) {
   EditedModel model("mixtral");
   for (const int64_t window : {8, 0}) {
     const Json value = window > 0 ? Json(window) : Json();
     const auto plan = PlanPath(model.Set("sliding_window", value).path());
     ASSERT_TRUE(plan.ok()) << plan.message();
-    EXPECT_GE((*plan)->context->attention_layers.size(), 2u);
-    for (const auto& [key, core] : (*plan)->context->attention_layers) {
-      EXPECT_EQ(core->spec().window.value_or(0), window) << key;
-    }
+    EXPECT_EQ(WindowsOf(**plan), (std::vector<int64_t>{window, window}));
   }
   ExpectOneProblem(PlanPath(model.Set("sliding_window", 0).path()),
                    {"sliding_window = 0", "an integer from 1", "set by config.json"});
@@ -416,6 +433,7 @@ std::vector<Row> WeightsRows() {
        .words = {"model.layers.1.self_attn.k_proj.weight", "[48, 64]", "config says [64, 64]"}},
       {.name = "bias_unused",
        .words = {"model.layers.0.self_attn.q_proj.bias", "does not use this tensor",
+                 "the model has model.layers.0.self_attn.q_proj.weight",
                  "--allow-downgrade weights.unused"}},
       {.name = "quantised_missing_scale",
        .words = {"model.layers.1.mlp.up_proj.weight: its scales are missing",

@@ -108,10 +108,11 @@ TEST(MemoryLedger, StoredWeightsAreTheFilesBytes) {
 
 // --- cache
 
-// Pages of one sequence and their table; rows of K and V.
+// Pages of one sequence and its table; rows of K and V; 24 bytes of lists per page, 16 per
+// sequence.
 int64_t PagedBytes(int64_t layers, int64_t tokens, int64_t page, int64_t row_bytes) {
   const int64_t pages = (tokens + page - 1) / page;
-  return layers * pages * page * row_bytes + 4 * pages;
+  return layers * pages * page * row_bytes + (4 + 24) * pages + 16;
 }
 
 TEST(MemoryLedger, CacheOfLlamaInClosedForm) {
@@ -128,6 +129,22 @@ TEST(MemoryLedger, CacheOfLlamaInClosedForm) {
         ASSERT_EQ(plan->cache_plan.groups.size(), 1u);
         EXPECT_EQ(plan->cache_plan.groups[0].members.size(), static_cast<size_t>(s.layers));
       }
+    }
+  }
+}
+
+// Codes and what scales them: int8 a float for a row, nvfp4 a byte for sixteen.
+TEST(MemoryLedger, CacheOfNarrowRowsInClosedForm) {
+  for (const char* golden : {"llama_hd64", "llama_hd128"}) {
+    const Sizes s(golden);
+    const int64_t d = s.head_dim;
+    for (const auto& [dtype, row] : {std::pair<const char*, int64_t>{"fp16", 2 * d},
+                                     {"fp8_e4m3", d},
+                                     {"int8", d + 4},
+                                     {"nvfp4", d / 2 + d / 16}}) {
+      const auto plan = Planned(golden, {.kv_dtype = dtype, .max_seq_len = 100, .page_tokens = 32});
+      EXPECT_EQ(plan->memory.cache, PagedBytes(s.layers, 100, 32, 2 * s.kv_heads * row))
+          << golden << " " << dtype;
     }
   }
 }

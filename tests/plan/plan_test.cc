@@ -93,6 +93,47 @@ TEST(PlanOptions, AutoIsResolvedAndRecordedWhatWasAskedForIsNot) {
   }
 }
 
+TEST(PlanOptions, EveryDTypeOfCachedRowsHasAName) {
+  for (const KvDType& kv : KvDTypes()) {
+    const auto plan = PlanGolden("llama_hd64", {.kv_dtype = std::string(kv.name)});
+    ASSERT_TRUE(plan.ok()) << plan.message();
+    for (const auto& [key, core] : (*plan)->context->attention_layers)
+      EXPECT_EQ(core->spec().kv_dtype, kv.dtype) << key;
+  }
+  const auto plan = PlanGolden("llama_hd64", {.kv_dtype = "FP8"});
+  ASSERT_TRUE(plan.ok()) << plan.message();
+  EXPECT_EQ((*plan)->context->options.kv_dtype.value, DType::kF8E4M3);
+}
+
+// Every layer of this family has a window, of others none.
+TEST(PlanOptions, DTypesByKindOfLayer) {
+  for (const auto& [wanted, dtype] :
+       {std::pair{"window=int8", DType::kI8}, {"Window=FP16", DType::kF16}}) {
+    test::EditedModel windows("mixtral");
+    const auto plan = test::PlanPath(windows.Set("sliding_window", 8).path(), {.kv_dtype = wanted});
+    ASSERT_TRUE(plan.ok()) << plan.message();
+    for (const auto& [key, core] : (*plan)->context->attention_layers) {
+      EXPECT_EQ(core->spec().kv_dtype, dtype) << key;
+      EXPECT_EQ(core->spec().other_kv_dtype, DType::kF32) << "auto, as computed";
+    }
+  }
+  ExpectError(PlanGolden("llama", {.kv_dtype = "full=bf16,window=int8"}), StatusCode::kUsage,
+              {"kv-dtype = full=bf16,window=int8 (set by --kv-dtype) names window, but the model "
+               "has no layer with a window or chunk; fix: leave window out"});
+  const auto same = PlanGolden("llama", {.backend = "VANILLA", .kv_dtype = "full=bf16"});
+  EXPECT_FALSE(same.ok()) << "layers of the other kind would have another dtype";
+  ASSERT_TRUE(PlanGolden("llama", {.kv_dtype = "full=int8"}).ok());
+}
+
+TEST(PlanOptions, RowsOfNoWidthAreRefused) {
+  const auto plan = PlanGolden("llama_gqa_odd", {.kv_dtype = "nvfp4"});
+  ASSERT_FALSE(plan.ok());
+  ExpectError(plan, StatusCode::kRefused,
+              {"kv_dtype = nvfp4 (head_dim ", "set by --kv-dtype",
+               "fix: --kv-dtype one of {f32, "
+               "bf16, fp16, fp8_e4m3, int8}"});
+}
+
 TEST(PlanOptions, RowsAreCachedAsComputed) {
   for (const char* isa : {"auto", "baseline"}) {
     const auto plan = PlanGolden("llama", {.compute = "fp32", .isa = isa});
@@ -308,8 +349,11 @@ TEST(Plan, GgufHasTheSameGeometryAsItsMetadata) {
 }
 
 TEST(Plan, GgufOfAFamilyThatIsNotServed) {
-  ExpectError(PlanPath(test::DataPath("goldens_gguf/qwen3moe_q8_0.gguf")), StatusCode::kRefused,
-              {"qwen3moe"});
+  const test::TempDir directory;
+  const std::string path = directory / "m.gguf";
+  ASSERT_TRUE(
+      WriteGguf(path, GgufBuilder().SetString("general.architecture", "starcoder2"), {}).ok());
+  ExpectError(PlanPath(path), StatusCode::kRefused, {"general.architecture", "starcoder2"});
 }
 
 // What generation reads: the files' end tokens and the family's, each once.

@@ -6,6 +6,7 @@
 #include "plan/edited.h"
 #include "plan/wish.h"
 #include "support/words.h"
+#include "tenon/modules/attention.h"
 #include "tenon/plan/report.h"
 
 namespace tenon {
@@ -131,13 +132,47 @@ TEST(QuantisedPlan, LatentAttentionAndExperts) {
                     "model.layers.{}.mlp.gate -> plain the file has no scales for it"});
 }
 
-TEST(QuantisedPlan, TheCachesAlgorithmIsKnown) {
+TEST(QuantisedPlan, TheCacheFollowsTheCheckpointsAlgorithm) {
+  for (const auto& [scheme, dtype, name] :
+       {std::tuple{R"({"num_bits": 8, "type": "float"})", DType::kF8E4M3, "fp8_e4m3"},
+        {R"({"num_bits": 8, "type": "int"})", DType::kI8, "int8"}}) {
+    QuantisedModel model(kGolden, Projections);
+    Json settings = SettingsOf(kBlocks);
+    settings.Set("kv_cache_scheme", SettingsOf(scheme));
+    const std::string path = model.path(settings);
+    for (const char* wanted : {"auto", name}) {
+      const auto plan = PlanPath(path, {.kv_dtype = wanted});
+      ASSERT_TRUE(plan.ok()) << plan.message();
+      for (const auto& [key, core] : (*plan)->context->attention_layers)
+        EXPECT_EQ(core->spec().kv_dtype, dtype) << key;
+    }
+    const auto plan = PlanPath(path);
+    std::string line;
+    for (const Decision& d : (*plan)->context->ledger.decisions()) {
+      if (d.field == "kv_dtype") line += d.requested + " -> " + d.resolved + ", " + d.why;
+    }
+    EXPECT_EQ(line, std::string("auto -> ") + name + ", the checkpoint's cache is made for " +
+                        (*plan)->quant.kv_algorithm);
+    // Two who say different things, both named.
+    const auto other = PlanPath(path, {.kv_dtype = "bf16"});
+    ASSERT_FALSE(other.ok());
+    EXPECT_EQ(other.code(), StatusCode::kUsage);
+    ExpectWords(other.message(),
+                {"kv-dtype = bf16 (set by --kv-dtype)",
+                 "cache is made for " + (*plan)->quant.kv_algorithm + " (set by config.json",
+                 std::string("fix: --kv-dtype ") + name + ", or auto"});
+  }
+}
+
+TEST(QuantisedPlan, AnAlgorithmOfNoFormatOfOursIsLeft) {
   QuantisedModel model(kGolden, Projections);
   Json settings = SettingsOf(kBlocks);
-  settings.Set("kv_cache_scheme", SettingsOf(R"({"num_bits": 8, "type": "float"})"));
-  const auto plan = PlanPath(model.path(settings));
+  settings.Set("kv_cache_scheme", SettingsOf(R"({"num_bits": 4, "type": "int"})"));
+  const std::string path = model.path(settings);
+  const auto plan = PlanPath(path);
   ASSERT_TRUE(plan.ok()) << plan.message();
-  EXPECT_EQ((*plan)->quant.kv_algorithm, "FP8");
+  EXPECT_EQ((*plan)->context->options.kv_dtype.value, DType::kF32) << "as computed";
+  ASSERT_TRUE(PlanPath(path, {.kv_dtype = "int8"}).ok());
 }
 
 }  // namespace

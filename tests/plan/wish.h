@@ -18,6 +18,7 @@ struct Wish {
   std::string weights = "auto";
   std::string backend = "auto";
   std::string kv_dtype = "auto";
+  std::string kv_fraction = "auto";
   std::string isa = "auto";
   int64_t max_seq_len = 0;
   int64_t kv_tokens = 0;
@@ -37,6 +38,7 @@ inline Result<EngineOptions> OptionsFor(const Wish& wish) {
       {"weights", wish.weights},
       {"attn-backend", wish.backend},
       {"kv-dtype", wish.kv_dtype},
+      {"kv-fraction", wish.kv_fraction},
       {"isa", wish.isa},
       {"max-seq-len", number(wish.max_seq_len)},
       {"kv-tokens", number(wish.kv_tokens)},

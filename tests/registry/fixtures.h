@@ -46,7 +46,8 @@ inline constexpr ArchitectureRow kRows[] = {
 inline constexpr GgufRow kGgufRows[] = {{"alpha", "alpha"}, {"beta", "beta"}, {"absent", "absent"}};
 inline constexpr ModelTypeRow kTypeRows[] = {{"alpha_next", "AlphaForCausalLM"}};
 inline constexpr DraftRow kDraftRows[] = {{"MTP", "beta", ModelStatus::kStable},
-                                          {"PARD", "drafts", ModelStatus::kNotBuilt}};
+                                          {"PARD", "drafts", ModelStatus::kNotBuilt},
+                                          {"OWN", "", ModelStatus::kStable}};
 inline constexpr TargetRow kTargetRows[] = {{"GammaForCausalLM", "gamma_fast"}};
 inline constexpr StaticIndex kIndex = {.architectures = kRows,
                                        .model_types = kTypeRows,

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "registry/fixtures.h"
+#include "tenon/registry/resolution.h"
 
 namespace tenon {
 namespace {
@@ -123,9 +124,34 @@ TEST(DraftBuilders, ModesWithoutOne) {
   std::vector<Provider> builtins;
   builtins.push_back(zoo.Make("beta", WithDraft()));
   Registry registry(kIndex, std::move(builtins));
-  ExpectRefusal(registry.FindDraftBuilder("NGRAM"), {"'NGRAM' has no draft model", "MTP, PARD"});
+  ExpectRefusal(registry.FindDraftBuilder("NGRAM"),
+                {"'NGRAM' has no draft model", "MTP, PARD, OWN"});
   EXPECT_EQ(zoo.Runs(), 0);
   ExpectRefusal(registry.FindDraftBuilder("PARD"), {"known, but not built", "'drafts'"});
+}
+
+// The reference's rule: no builder, the draft's own config, and an error without one.
+TEST(DraftBuilders, AModeWithAModelOfItsOwnNeedsItsConfig) {
+  FakeZoo zoo;
+  std::vector<Provider> builtins = zoo.Builtins();
+  Registry registry(kIndex, std::move(builtins));
+  ExpectRefusal(registry.FindDraftBuilder("OWN"), {"'OWN' has no builder", "another checkpoint"});
+  const auto without = ResolveDraft("OWN", nullptr, registry);
+  ASSERT_FALSE(without.ok());
+  EXPECT_EQ(without.code(), StatusCode::kUsage);
+  test::ExpectWords(without.message(),
+                    {"'OWN'", "requires its config", "fix: name the draft model"});
+  EXPECT_EQ(zoo.Runs(), 0);
+  const Identity draft{.architectures = {"AlphaForCausalLM"}};
+  const auto model = ResolveDraft("OWN", &draft, registry);
+  ASSERT_TRUE(model.ok()) << model.message();
+  EXPECT_EQ(model->builder, nullptr);
+  EXPECT_EQ(model->model->architecture, "AlphaForCausalLM");
+  const Identity unknown{.architectures = {"AlphaForCausalLN"}};
+  ExpectRefusal(ResolveDraft("OWN", &unknown, registry),
+                {"the draft model of mode 'OWN'", "AlphaForCausalLM"});
+  // The others ignore it.
+  ExpectRefusal(ResolveDraft("PARD", &draft, registry), {"known, but not built"});
 }
 
 TEST(DraftBuilders, AProviderKnowsItsModesByItsOwnRecord) {

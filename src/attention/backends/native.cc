@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 
 #include "tenon/attention/backends/builtin.h"
 #include "tenon/attention/backends/native_plan.h"
@@ -71,17 +70,19 @@ void Attend(const AttentionKernels& kernels, Form form, const AttendArgs& args,
 }
 
 // All visible keys of [key_begin, key_end), segment by segment, into scratch.sum.
-void SumSegments(const AttentionKernels& kernels, Form form, AttendArgs args, int64_t segment,
-                 const Scratch& scratch) {
+void SumSegments(const LayerFacts& facts, Form form, AttendArgs args, const Scratch& scratch) {
+  const AttentionKernels& kernels = facts.kernels();
+  const Segments segments = Segments::Of(facts.layout());
   // Later rows see later keys: the first and the last row bound what all of them see.
   const int64_t begin = VisibleKeys(args, 0).begin;
   const int64_t end = std::min(args.key_end, VisibleKeys(args, args.rows - 1).end);
   args.key_begin = begin;
-  args.key_end = std::max(begin, std::min(end, (begin / segment + 1) * segment));
+  // Decode, which may be split, sums by segments; blocks of bf16 have nothing in common with it.
+  args.key_end = std::max(begin, form.bf16 ? end : std::min(end, segments.EndAfter(begin)));
   Attend(kernels, form, args, scratch.sum, scratch.kernel);
   while (args.key_end < end) {
     args.key_begin = args.key_end;
-    args.key_end = std::min(end, args.key_begin + segment);
+    args.key_end = std::min(end, segments.EndAfter(args.key_begin));
     Attend(kernels, form, args, scratch.part, scratch.kernel);
     for (int64_t row = 0; row < args.rows; ++row) {
       for (int64_t g = 0; g < args.group; ++g) {
@@ -92,11 +93,10 @@ void SumSegments(const AttentionKernels& kernels, Form form, AttendArgs args, in
   }
 }
 
-// Rows of one request and one kv head; their keys are taken `segment` at a time.
+// Rows of one request and one kv head.
 struct BlockTask {
   RowBlock block;
   int64_t kv_head = 0;
-  int64_t segment = 0;
   Form form = {};
 };
 
@@ -130,7 +130,7 @@ void AttendBlock(const AttendRecord& a, const RunContext& context, const ScoreRu
   const LayerFacts& facts = *a.layer.facts;
   const Scratch scratch = ScratchOf(facts.heads(), task.form, context);
   const AttendArgs args = RotatedArgsOf(a, context, rules, task.block, task.kv_head);
-  SumSegments(facts.kernels(), task.form, args, task.segment, scratch);
+  SumSegments(facts, task.form, args, scratch);
   const AttendOut out = OutOf(a, context, args, task.block.row);
   for (int64_t row = 0; row < args.rows; ++row) {
     for (int64_t g = 0; g < args.group; ++g) {
@@ -177,16 +177,12 @@ void RunBlocks(const AttendRecord& a, const RunContext& context, int64_t begin, 
         TN_CHECK(!a.whole_step, "a tape attends the phases that it was recorded for");
         continue;
       }
-      // Decode sums by segments, which it may split; blocks of bf16 have nothing in common with it.
-      const int64_t segment =
-          form.bf16 ? std::numeric_limits<int64_t>::max()
-                    : NativePlan::SegmentFor(KeysOf(a, r), 1, facts.spec().window, facts.layout());
       const int64_t blocks = (r.end - r.begin + block_rows - 1) / block_rows;
       for (; first < blocks * kv_heads; first += a.shares) {
         RowBlock block{static_cast<int32_t>(i),
                        r.begin + (blocks - 1 - first / kv_heads) * block_rows, 0};
         block.rows = std::min(block_rows, r.end - block.row);
-        AttendBlock(a, context, rules, {block, first % kv_heads, segment, form});
+        AttendBlock(a, context, rules, {block, first % kv_heads, form});
       }
       first -= blocks * kv_heads;
     }
@@ -231,7 +227,7 @@ void AttendPiece(const AttendRecord& a, const RunContext& context, const ScoreRu
   for (int64_t done = 0; done < piece.rows; done += block_rows) {
     const RowBlock block{piece.request, piece.row + done, std::min(block_rows, piece.rows - done)};
     if (piece.slot < 0) {
-      AttendBlock(a, context, rules, {block, kv_head, piece.segment});
+      AttendBlock(a, context, rules, {block, kv_head});
       continue;
     }
     AttendArgs args = RotatedArgsOf(a, context, rules, block, kv_head);

@@ -5,33 +5,30 @@
 #include "tenon/tensor/buffer.h"
 
 namespace tenon::backends {
-int64_t SegmentSize(int64_t keys, int64_t max_segments) {
-  int64_t size = kMinSegment;
-  while (CeilDiv(keys, size) > max_segments) size *= 2;
-  return size;
+
+int64_t Segments::EndAfter(int64_t key) const {
+  int64_t size = kFirst;
+  while (key >= 2 * n * size) size *= 2;
+  return (key / size + 1) * size;
 }
 
-int64_t NativePlan::SegmentFor(int64_t keys, int64_t rows, std::optional<int64_t> window,
-                               KvLayout layout) {
-  // A block whose parts fill more than all slots could never be split.
-  const int64_t most = std::clamp<int64_t>(SlotsFor(layout) / rows, 1, kMaxSegments);
-  return SegmentSize(window ? std::min(keys, *window + rows) : keys, most);
+int64_t Segments::CountIn(int64_t begin, int64_t end) const {
+  int64_t count = 0;
+  for (; begin < end; begin = EndAfter(begin)) ++count;
+  return count;
 }
 
 void NativePlan::AddBlocks(const StepRequest& request, int32_t index) {
   const bool cross = spec_.kind == CacheKind::kCross;
   const int64_t keys = cross ? request.cross_len : request.kv_len;
+  const Segments segments = Segments::Of(spec_.layout);
   for (int64_t row = request.begin; row < request.end; row += kBlockRows) {
     Block block;
     block.all = {.request = index, .row = row};
     block.all.rows = std::min<int64_t>(request.end - row, kBlockRows);
-    block.all.segment = SegmentFor(keys, block.all.rows, spec_.window, spec_.layout);
     block.all.key_end = cross ? keys : keys - (request.end - row) + block.all.rows;
-    if (spec_.window && !cross)
-      block.all.key_begin =
-          std::max<int64_t>(0, block.all.key_end - block.all.rows - *spec_.window + 1);
-    block.parts =
-        CeilDiv(block.all.key_end, block.all.segment) - block.all.key_begin / block.all.segment;
+    if (!cross) block.all.key_begin = spec_.FirstSeen(block.all.key_end - block.all.rows);
+    block.parts = segments.CountIn(block.all.key_begin, block.all.key_end);
     blocks_.push_back(block);
   }
 }
@@ -63,11 +60,9 @@ void NativePlan::Prepare(const StepLayout& layout) {
   for (const Block& block : blocks_) {
     if (block.all.slot < 0) continue;
     Piece piece = block.all;
-    const int64_t segment = piece.segment;
-    for (int64_t begin = piece.key_begin / segment * segment; begin < block.all.key_end;
-         begin += segment) {
-      piece.key_begin = std::max(begin, block.all.key_begin);
-      piece.key_end = std::min(begin + segment, block.all.key_end);
+    for (int64_t begin = block.all.key_begin; begin < block.all.key_end; begin = piece.key_end) {
+      piece.key_begin = begin;
+      piece.key_end = std::min(Segments::Of(spec_.layout).EndAfter(begin), block.all.key_end);
       pieces_.push_back(piece);
       piece.slot += piece.rows;
     }

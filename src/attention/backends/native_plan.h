@@ -1,7 +1,6 @@
 // NATIVE's plan of one cache group's step: how decode work is split over keys so that one long
-// sequence keeps a whole team busy. Sizes follow from each sequence's own length, so that results
-// depend neither on the team nor on the other sequences. Private to the backend. Prepare on one
-// thread; constant while a tape runs.
+// sequence keeps a whole team busy. Private to the backend. Prepare on one thread; constant while a
+// tape runs.
 #pragma once
 
 #include <vector>
@@ -10,12 +9,21 @@
 
 namespace tenon::backends {
 
-// Keys are summed up segment by segment, each from scratch, and folded in order; segment i of a
-// sequence is its keys [i * size, (i + 1) * size). A power of two that cuts `keys` into at most
-// kMaxSegments.
-int64_t SegmentSize(int64_t keys, int64_t max_segments);
-inline constexpr int64_t kMaxSegments = 64;
-inline constexpr int64_t kMinSegment = 128;
+// Keys are summed up segment by segment, each from scratch, and folded in order. Segments are the
+// same for every row of every sequence, so that a row's sum depends neither on the team, nor on the
+// other sequences, nor on the chunks of its prompt. They grow with the distance from the first key,
+// so that any length has few: 2n of kFirst keys, then n of each further power of two.
+struct Segments {
+  static constexpr int64_t kFirst = 128;
+  int64_t n = 16;
+  // So that the parts of one row find slots up to a length of 1 M (rows with heads: 160 of 256) or
+  // 128 k (latents: 64 of 64).
+  static Segments Of(KvLayout layout) { return {layout == KvLayout::kRow ? 8 : 16}; }
+  // The first key beyond the segment of `key`.
+  int64_t EndAfter(int64_t key) const;
+  // Segments that [begin, end) meets.
+  int64_t CountIn(int64_t begin, int64_t end) const;
+};
 
 class NativePlan final : public StepPlan {
  public:
@@ -26,9 +34,6 @@ class NativePlan final : public StepPlan {
 
   // Partial sums that a step may keep: rows of [heads, v_width + 2] floats.
   static int64_t SlotsFor(KvLayout layout) { return layout == KvLayout::kRow ? 64 : 256; }
-  // Segment size for rows that see `keys` keys, `rows` of them in one block.
-  static int64_t SegmentFor(int64_t keys, int64_t rows, std::optional<int64_t> window,
-                            KvLayout layout);
 
   void Prepare(const StepLayout& layout);
 
@@ -38,7 +43,6 @@ class NativePlan final : public StepPlan {
     int64_t row = 0;  // of the step
     int64_t rows = 0;
     int64_t key_begin = 0, key_end = 0;
-    int64_t segment = 0;
     int64_t slot = -1;  // of the first row's partial sum; -1: all keys, straight to the output
   };
   std::span<const Piece> pieces() const { return pieces_; }

@@ -15,26 +15,16 @@ int64_t FloatStride(const Value& value, int dim) {
   return value.stride_bytes(dim) / static_cast<int64_t>(sizeof(float));
 }
 
-// Byte strides inside a page.
-struct PageStrides {
-  int64_t k_slot = 0, k_head = 0;
-  int64_t v_offset = 0, v_slot = 0, v_head = 0;
-};
+KvPageFormat PageFormatOf(const LayerFacts& facts, int64_t page_tokens) {
+  return KvPageFormatOf(facts.spec().Cached(facts.layout()), page_tokens);
+}
 
-PageStrides StridesOf(const LayerFacts& facts, int64_t page_tokens) {
-  const HeadGeometry& h = facts.heads();
-  const int64_t k_bytes = RowBytes(facts.spec().kv_dtype, h.k_width);
-  const int64_t v_bytes = RowBytes(facts.spec().kv_dtype, h.v_width);
-  const int64_t v_offset = page_tokens * h.kv_heads * k_bytes;
-  switch (facts.layout()) {
-    case KvLayout::kNhd:
-      return {h.kv_heads * k_bytes, k_bytes, v_offset, h.kv_heads * v_bytes, v_bytes};
-    case KvLayout::kHnd:
-      return {k_bytes, page_tokens * k_bytes, v_offset, v_bytes, page_tokens * v_bytes};
-    case KvLayout::kRow:  // the value is the first part of the key
-      return {k_bytes, 0, 0, k_bytes, 0};
-  }
-  return {};
+// A cached row, to be written or read.
+StoredRow RowIn(const KvPartFormat& part, std::byte* page, int64_t slot, int64_t head) {
+  return {.codes = page + part.codes + slot * part.slot + head * part.head,
+          .scales = part.scale_slot == 0
+                        ? nullptr
+                        : page + part.scales + slot * part.scale_slot + head * part.scale_head};
 }
 
 const int32_t* PagesOf(const LayerArgs& layer, int32_t request) {
@@ -107,21 +97,23 @@ struct LatentArgs {
 
 void RunAppendLatent(const LatentArgs& a, const RunContext& context, int64_t begin, int64_t end) {
   const LayerFacts& facts = *a.layer.facts;
-  const PageStrides s = StridesOf(facts, a.layer.cache->page_tokens);
+  const KvPageFormat format = PageFormatOf(facts, a.layer.cache->page_tokens);
   for (int64_t t = begin; t < end; ++t) {
     const int32_t request = RequestOfRow(*a.layer.layout, t);
     if (request < 0) return;
     const Place place = PlaceOf(a.layer, request, t);
-    facts.kernels().store(facts.spec().kv_dtype,
-                          a.latent.For<float>(context.thread) + t * a.row_stride,
-                          place.page + place.slot * s.k_slot, facts.heads().k_width);
+    StoredRow row = RowIn(format.k, place.page, place.slot, 0);
+    row.dtype = facts.spec().kv_dtype;
+    row.scale = facts.spec().k_scale;
+    facts.kernels().store(a.latent.For<float>(context.thread) + t * a.row_stride, row,
+                          facts.heads().k_width);
   }
 }
 
 void RunGatherLatent(const LatentArgs& a, const RunContext& context, int64_t begin, int64_t end) {
   const LayerFacts& facts = *a.layer.facts;
   const int64_t width = facts.heads().k_width;
-  const PageStrides s = StridesOf(facts, a.layer.cache->page_tokens);
+  const KvPageFormat format = PageFormatOf(facts, a.layer.cache->page_tokens);
   const StepRequest& r = a.layer.layout->requests[0];
   const int64_t context_rows = r.kv_len - (r.end - r.begin);
   const int32_t* pages = PagesOf(a.layer, 0);
@@ -132,10 +124,12 @@ void RunGatherLatent(const LatentArgs& a, const RunContext& context, int64_t beg
       std::memset(out, 0, static_cast<size_t>(width) * sizeof(float));
       continue;
     }
-    const std::byte* page =
+    std::byte* page =
         a.layer.cache->base + pages[row / a.layer.cache->page_tokens] * a.layer.cache->page_bytes;
-    facts.kernels().load(facts.spec().kv_dtype, page + row % a.layer.cache->page_tokens * s.k_slot,
-                         out, width);
+    StoredRow stored = RowIn(format.k, page, row % a.layer.cache->page_tokens, 0);
+    stored.dtype = facts.spec().kv_dtype;
+    stored.scale = facts.spec().k_scale;
+    facts.kernels().load(stored, out, width);
   }
 }
 
@@ -157,17 +151,27 @@ void RunMerge(const MergeArgs& m, const RunContext& context, int64_t begin, int6
 }
 
 void SetPagedSource(const LayerArgs& layer, int32_t request, KeyValueSource& source) {
-  const PageStrides s = StridesOf(*layer.facts, layer.cache->page_tokens);
+  const KvPageFormat format = PageFormatOf(*layer.facts, layer.cache->page_tokens);
+  const AttentionSpec& spec = layer.facts->spec();
   source.pages = PagesOf(layer, request);
   source.page_bytes = layer.cache->page_bytes;
   source.page_tokens = layer.cache->page_tokens;
-  source.dtype = layer.facts->spec().kv_dtype;
-  source.k = layer.cache->base;
-  source.k_slot_stride = s.k_slot;
-  source.k_head_stride = s.k_head;
-  source.v = layer.cache->base + s.v_offset;
-  source.v_slot_stride = s.v_slot;
-  source.v_head_stride = s.v_head;
+  source.dtype = spec.kv_dtype;
+  source.k = layer.cache->base + format.k.codes;
+  source.k_slot_stride = format.k.slot;
+  source.k_head_stride = format.k.head;
+  source.v = layer.cache->base + format.v.codes;
+  source.v_slot_stride = format.v.slot;
+  source.v_head_stride = format.v.head;
+  source.k_scale = spec.k_scale;
+  source.v_scale = spec.mla ? spec.k_scale : spec.v_scale;  // a latent's value is part of its key
+  if (format.k.scale_slot == 0) return;
+  source.k_scales = layer.cache->base + format.k.scales;
+  source.k_scale_slot_stride = format.k.scale_slot;
+  source.k_scale_head_stride = format.k.scale_head;
+  source.v_scales = layer.cache->base + format.v.scales;
+  source.v_scale_slot_stride = format.v.scale_slot;
+  source.v_scale_head_stride = format.v.scale_head;
 }
 
 // Dense rows from `first_row` of the values.
@@ -243,14 +247,15 @@ int32_t RequestOfRow(const StepLayout& layout, int64_t row) {
 
 void StoreNewRow(const LayerArgs& layer, int64_t t, int64_t kv_head, const NewRow& row) {
   const LayerFacts& facts = *layer.facts;
-  const PageStrides s = StridesOf(facts, layer.cache->page_tokens);
+  const KvPageFormat format = PageFormatOf(facts, layer.cache->page_tokens);
   const Place place = PlaceOf(layer, RequestOfRow(*layer.layout, t), t);
-  const DType dtype = facts.spec().kv_dtype;
-  facts.kernels().store(dtype, row.k, place.page + place.slot * s.k_slot + kv_head * s.k_head,
-                        facts.heads().k_width);
-  facts.kernels().store(dtype, row.v,
-                        place.page + s.v_offset + place.slot * s.v_slot + kv_head * s.v_head,
-                        facts.heads().v_width);
+  StoredRow k = RowIn(format.k, place.page, place.slot, kv_head);
+  StoredRow v = RowIn(format.v, place.page, place.slot, kv_head);
+  k.dtype = v.dtype = facts.spec().kv_dtype;
+  k.scale = facts.spec().k_scale;
+  v.scale = facts.spec().v_scale;
+  facts.kernels().store(row.k, k, facts.heads().k_width);
+  facts.kernels().store(row.v, v, facts.heads().v_width);
 }
 
 QkvView Rotated(Tape& tape, const QkvView& qkv) {

@@ -6,6 +6,7 @@
 
 #include "tenon/kernels/attention_rules.h"
 #include "tenon/kernels/cpu/product.h"
+#include "tenon/kernels/cpu/stored_rows.h"
 #include "tenon/kernels/cpu/transpose.h"
 
 #if defined(__AVX512BF16__)
@@ -99,16 +100,19 @@ TN_INLINE F32 Pairs(F32 low, F32 high) {
       _mm512_cvtne2ps_pbh(reinterpret_cast<__m512>(high), reinterpret_cast<__m512>(low)));
 }
 
-// 32 numbers of a stored row as bf16, of which the first n > 0 exist; or what that takes away.
-template <bool kLost = false>
-TN_INLINE F32 StoredPairs(DType dtype, const std::byte* p, int64_t n) {
-  if (dtype == DType::kBF16) {
+// Numbers [c, c + 32) of a stored row as bf16, of which the first n > 0 exist; or what that takes
+// away.
+template <typename Rows, bool kLost = false>
+TN_INLINE F32 StoredPairs(const RowView& row, int64_t c, int64_t n) {
+  if constexpr (std::is_same_v<Rows, RowsBf16> && !kLost) {
+    const std::byte* p = row.codes + 2 * c;
     if (n >= 32) return LoadAs<F32>(p);
     return reinterpret_cast<F32>(_mm512_maskz_loadu_epi16((uint32_t{1} << n) - 1, p));
   }
-  const auto* x = reinterpret_cast<const float*>(p);
-  F32 low = n >= kLanes ? Load(x) : LoadFirst(x, n);
-  F32 high = n >= 32 ? Load(x + kLanes) : n > kLanes ? LoadFirst(x + kLanes, n - kLanes) : F32{};
+  F32 low = n >= kLanes ? Rows::At(row, c) : Rows::First(row, c, n);
+  F32 high = n >= 32      ? Rows::At(row, c + kLanes)
+             : n > kLanes ? Rows::First(row, c + kLanes, n - kLanes)
+                          : F32{};
   if constexpr (kLost) {
     low = Lost(low);
     high = Lost(high);
@@ -116,26 +120,31 @@ TN_INLINE F32 StoredPairs(DType dtype, const std::byte* p, int64_t n) {
   return Pairs(low, high);
 }
 
+// Do bf16 numbers miss something of the keys?
+TN_INLINE bool RoundsKeys(const KeyValueSource& source) {
+  if (source.dtype == DType::kBF16) return false;
+  const bool is_narrow = source.dtype == DType::kF8E4M3 || source.dtype == DType::kF4E2M1;
+  return !is_narrow || source.k_scale != 1;
+}
+
 // Keys [first, first + 64) of the source as the rows of a panel; those outside `keys` repeat one of
 // it: their scores are not used.
-template <bool kLost>
+template <typename Rows, bool kLost>
 void ExpandKeys(const AttendArgs& a, KeyRange keys, int64_t first, PanelLayout layout,
                 std::byte* panel) {
-  const KeyValueSource& src = a.source;
-  const int64_t size = src.dtype == DType::kF32 ? 4 : 2;
   auto* out = reinterpret_cast<float*>(panel);  // pairs, as bit patterns
   for (int64_t v = 0; v < kPanelRows; v += kLanes) {
-    const std::byte* rows[kLanes];
+    RowView rows[kLanes];
     for (int64_t r = 0; r < kLanes; ++r) {
       int64_t j = first + v + r;
       j = j < keys.begin ? keys.begin : j;
       j = j < keys.end ? j : keys.end - 1;
-      rows[r] = RowAddress(src, src.k, src.k_slot_stride, j) + a.kv_head * src.k_head_stride;
+      rows[r] = KeyAt(a, j);
     }
     for (int64_t c = 0; c < a.k_width; c += 32) {
       F32 block[kLanes];
       for (int64_t r = 0; r < kLanes; ++r) {
-        block[r] = StoredPairs<kLost>(src.dtype, rows[r] + c * size, a.k_width - c);
+        block[r] = StoredPairs<Rows, kLost>(rows[r], c, a.k_width - c);
       }
       Transpose(block);
       float* to = out + c / 2 * layout.pair + v / kLanes * layout.vector;
@@ -162,21 +171,18 @@ TN_INLINE void Interleave(F32 even, F32 odd, F32* pairs) {
 
 // Values of keys [first, first + cols) as panels of 64 of their columns: pairs of keys. Keys
 // outside `keys` count as zero.
+template <typename Rows>
 void ExpandValues(const AttendArgs& a, KeyRange keys, int64_t first, int64_t cols,
                   PanelLayout layout, const BlockScratch& s) {
-  const KeyValueSource& src = a.source;
-  const int64_t size = src.dtype == DType::kF32 ? 4 : 2;
   for (int64_t j = first; j < first + cols; j += 2) {
-    const std::byte* rows[2];
+    RowView rows[2];
     for (int64_t i = 0; i < 2; ++i) {
       const bool exists = j + i >= keys.begin && j + i < keys.end;
-      rows[i] = !exists ? nullptr
-                        : RowAddress(src, src.v, src.v_slot_stride, j + i) +
-                              a.kv_head * src.v_head_stride;
+      rows[i] = exists ? ValueAt(a, j + i) : RowView{};
     }
     for (int64_t c = 0; c < a.v_width; c += 32) {
-      const auto load = [&](const std::byte* row) {
-        return row == nullptr ? F32{} : StoredPairs(src.dtype, row + c * size, a.v_width - c);
+      const auto load = [&](const RowView& row) {
+        return row.codes == nullptr ? F32{} : StoredPairs<Rows>(row, c, a.v_width - c);
       };
       F32 pairs[2];
       Interleave(load(rows[0]), load(rows[1]), pairs);
@@ -353,7 +359,7 @@ TN_INLINE void AddToBlock(const AttendArgs& a, const AttendState& target, const 
                           KeyRange keys, int64_t first, int64_t query, int64_t count) {
   const KeyRange seen = SeenBy(a, keys, query, count);
   if (seen.begin >= seen.end) return;
-  const bool rounds = a.source.dtype != DType::kBF16;
+  const bool rounds = RoundsKeys(a.source);
   const std::byte* q = s.queries + query / Product::kTokens * Product::BlockBytes(a.k_width);
   for (int64_t c = (seen.begin - first) / kPanelRows * kPanelRows; c < seen.end - first;
        c += kPanelRows) {
@@ -390,19 +396,25 @@ TN_INLINE void AddToBlock(const AttendArgs& a, const AttendState& target, const 
   }
 }
 
-// Keys [first, first + kBlockKeys), of which `keys` exist.
-template <typename Product>
-void AddBlockOfKeys(const AttendArgs& a, const AttendState& target, const BlockScratch& s,
-                    KeyRange keys, int64_t first) {
+// Panels of keys [first, first + kBlockKeys), of which `keys` exist, and of their values.
+template <typename Product, typename Rows>
+void ExpandBlock(const AttendArgs& a, const BlockScratch& s, KeyRange keys, int64_t first) {
   const PanelLayout layout = Product::Panel(a.k_width);
   for (int64_t c = 0; c < keys.end - first; c += kPanelRows) {
     std::byte* panel = s.keys + c / kPanelRows * s.key_panel_bytes;
-    ExpandKeys<false>(a, keys, first + c, layout, panel);
-    if (a.source.dtype != DType::kBF16) {
-      ExpandKeys<true>(a, keys, first + c, layout, panel + s.key_bytes);
+    ExpandKeys<Rows, false>(a, keys, first + c, layout, panel);
+    if (RoundsKeys(a.source)) {
+      ExpandKeys<Rows, true>(a, keys, first + c, layout, panel + s.key_bytes);
     }
   }
-  ExpandValues(a, keys, first, PanelCols(keys.end - first), Product::Panel(kBlockKeys), s);
+  ExpandValues<Rows>(a, keys, first, PanelCols(keys.end - first), Product::Panel(kBlockKeys), s);
+}
+
+template <typename Product>
+void AddBlockOfKeys(const AttendArgs& a, const AttendState& target, const BlockScratch& s,
+                    KeyRange keys, int64_t first) {
+  WithRows(a.source.dtype,
+           [&](auto rows) { ExpandBlock<Product, decltype(rows)>(a, s, keys, first); });
   ForBlocks<Product>(a.rows * a.group, [&](int64_t /*block*/, int64_t query, int64_t count) {
     AddToBlock<Product>(a, target, s, keys, first, query, count);
   });

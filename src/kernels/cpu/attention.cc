@@ -3,6 +3,7 @@
 #include "tenon/kernels/attention_rules.h"
 #include "tenon/kernels/cpu/cpu.h"
 #include "tenon/kernels/cpu/elementwise.h"
+#include "tenon/kernels/cpu/stored_rows.h"
 #include "tenon/kernels/cpu/transpose.h"
 
 namespace tenon::TN_ISA {
@@ -31,74 +32,57 @@ struct Query {
   float* scores = nullptr;  // [kTile], while a tile is added
 };
 
-TN_INLINE F32 LoadStored(DType dtype, const std::byte* p) {
-  return dtype == DType::kF32 ? LoadAs<F32>(p) : FromBf16(LoadAs<Words16>(p));
-}
-TN_INLINE F32 LoadStoredFirst(DType dtype, const std::byte* p, int64_t n) {
-  alignas(64) std::byte rest[64] = {};
-  __builtin_memcpy(rest, p, static_cast<size_t>(n * (dtype == DType::kF32 ? 4 : 2)));
-  return LoadStored(dtype, rest);
-}
-
-// Sixteen key rows from `rows` -> columns [k_width][kTile], at lane `lane`.
-TN_INLINE void TransposeKeys(const AttendArgs& a, const std::byte* const* rows, float* columns) {
-  const int64_t size = a.source.dtype == DType::kF32 ? 4 : 2;
-  for (int64_t d = 0; d < a.k_width; d += kLanes) {
+// Sixteen key rows -> columns [k_width][kTile], at lane `lane`.
+template <typename Rows>
+TN_INLINE void TransposeKeys(const RowView* rows, int64_t k_width, float* columns) {
+  for (int64_t d = 0; d < k_width; d += kLanes) {
     F32 block[kLanes];
-    const int64_t width = a.k_width - d < kLanes ? a.k_width - d : kLanes;
+    const int64_t width = k_width - d < kLanes ? k_width - d : kLanes;
     for (int64_t j = 0; j < kLanes; ++j) {
-      block[j] = width == kLanes ? LoadStored(a.source.dtype, rows[j] + d * size)
-                                 : LoadStoredFirst(a.source.dtype, rows[j] + d * size, width);
+      block[j] = width == kLanes ? Rows::At(rows[j], d) : Rows::First(rows[j], d, width);
     }
     Transpose(block);
     for (int64_t c = 0; c < width; ++c) Store(columns + (d + c) * kTile, block[c]);
   }
 }
 
-const float* ValueFloats(const AttendArgs& a, int64_t j, float* buffer) {
-  const KeyValueSource& s = a.source;
-  const std::byte* row = RowAddress(s, s.v, s.v_slot_stride, j) + a.kv_head * s.v_head_stride;
-  if (s.dtype == DType::kF32) return reinterpret_cast<const float*>(row);
-  DType dtype = s.dtype;
-  int64_t i = 0;
-  for (; i + kLanes <= a.v_width; i += kLanes) Store(buffer + i, LoadStored(dtype, row + 2 * i));
-  if (i < a.v_width) {
-    StoreFirst(buffer + i, LoadStoredFirst(dtype, row + 2 * i, a.v_width - i), a.v_width - i);
-  }
+template <typename Rows>
+TN_INLINE const float* ValueFloats(const AttendArgs& a, int64_t j, float* buffer) {
+  const RowView row = ValueAt(a, j);
+  if constexpr (Rows::kBits == 32) return reinterpret_cast<const float*>(row.codes);
+  DecodeRowOf<Rows>(row, buffer, a.v_width);
   return buffer;
 }
 
-TN_INLINE void PrefetchRow(const std::byte* row, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i);
+TN_INLINE void PrefetchRow(const RowView& row, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row.codes + i);
+  if (row.scales != nullptr) __builtin_prefetch(row.scales);
 }
 
 // Asks for what is needed while the tile's keys are transposed: its values, and the next tile's
 // keys. A step has streamed all weights through the caches since these were last read.
+template <typename Rows>
 TN_INLINE void PrefetchAround(const AttendArgs& a, KeyRange keys, int64_t end) {
-  const KeyValueSource& s = a.source;
-  const int64_t size = s.dtype == DType::kF32 ? 4 : 2;
   for (int64_t j = keys.begin; j < keys.end; ++j) {
-    PrefetchRow(RowAddress(s, s.v, s.v_slot_stride, j) + a.kv_head * s.v_head_stride,
-                size * a.v_width);
+    PrefetchRow(ValueAt(a, j), Rows::kBits * a.v_width / 8);
   }
   const int64_t next_end = keys.end + kTile < end ? keys.end + kTile : end;
   for (int64_t j = keys.end; j < next_end; ++j) {
-    PrefetchRow(RowAddress(s, s.k, s.k_slot_stride, j) + a.kv_head * s.k_head_stride,
-                size * a.k_width);
+    PrefetchRow(KeyAt(a, j), Rows::kBits * a.k_width / 8);
   }
 }
 
+template <typename Rows>
 void LoadTile(const AttendArgs& a, float* v_buffer, Tile& tile) {
-  const KeyValueSource& s = a.source;
-  const std::byte* rows[kTile];
+  RowView rows[kTile];
   for (int64_t t = 0; t < kTile; ++t) {
     // Lanes without a key repeat the first: their scores are masked.
     const int64_t j = tile.keys.begin + t < tile.keys.end ? tile.keys.begin + t : tile.keys.begin;
-    rows[t] = RowAddress(s, s.k, s.k_slot_stride, j) + a.kv_head * s.k_head_stride;
-    tile.v[t] = ValueFloats(a, j, v_buffer + t * a.v_width);
+    rows[t] = KeyAt(a, j);
+    tile.v[t] = ValueFloats<Rows>(a, j, v_buffer + t * a.v_width);
   }
   for (int h = 0; h < kHalves; ++h) {
-    TransposeKeys(a, rows + h * kLanes, tile.k_columns + h * kLanes);
+    TransposeKeys<Rows>(rows + h * kLanes, a.k_width, tile.k_columns + h * kLanes);
   }
 }
 
@@ -354,7 +338,8 @@ void AttendTile(const AttendArgs& a, const AttendState& target, const Tile& tile
   flush();
 }
 
-void Online(const AttendArgs& a, const AttendState& target, float* scratch) {
+template <typename Rows>
+void OnlineOver(const AttendArgs& a, const AttendState& target, float* scratch) {
   Tile tile;
   tile.k_columns = scratch;
   float* v_buffer = scratch + kTile * a.k_width;
@@ -364,25 +349,21 @@ void Online(const AttendArgs& a, const AttendState& target, float* scratch) {
   for (int64_t begin = all.begin / kTile * kTile; begin < all.end; begin += kTile) {
     tile.keys = {begin > all.begin ? begin : all.begin,
                  begin + kTile < all.end ? begin + kTile : all.end};
-    PrefetchAround(a, tile.keys, all.end);
-    LoadTile(a, v_buffer, tile);
+    PrefetchAround<Rows>(a, tile.keys, all.end);
+    LoadTile<Rows>(a, v_buffer, tile);
     AttendTile(a, target, tile);
   }
 }
 
-void StoreRow(DType dtype, const float* src, std::byte* dst, int64_t n) {
-  if (dtype == DType::kF32) {
-    __builtin_memcpy(dst, src, static_cast<size_t>(n) * sizeof(float));
-    return;
-  }
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    const Words16 bits = ToBf16(Load(src + i));
-    __builtin_memcpy(dst + 2 * i, &bits, sizeof bits);
-  }
-  if (i == n) return;
-  const Words16 bits = ToBf16(LoadFirst(src + i, n - i));
-  __builtin_memcpy(dst + 2 * i, &bits, static_cast<size_t>(2 * (n - i)));
+void Online(const AttendArgs& a, const AttendState& target, float* scratch) {
+  WithRows(a.source.dtype, [&](auto rows) { OnlineOver<decltype(rows)>(a, target, scratch); });
+}
+
+void StoreRow(const float* src, const StoredRow& row, int64_t n) { EncodeRow(src, row, n); }
+
+void LoadRow(const StoredRow& row, float* dst, int64_t n) {
+  const RowView view{row.dtype, row.codes, row.scales, row.scale};
+  WithRows(row.dtype, [&](auto rows) { DecodeRowOf<decltype(rows)>(view, dst, n); });
 }
 
 // into = use(into, part) for n numbers, which need not be whole vectors; part may be null.
@@ -441,6 +422,7 @@ void AddAttention(AttentionKernels& attention) {
   attention.fold = Fold;
   attention.finish = Finish;
   attention.store = StoreRow;
+  attention.load = LoadRow;
 }
 
 }  // namespace tenon::TN_ISA

@@ -42,6 +42,18 @@ void GatedActivate(Activation activation, const float* gate, const float* up, fl
   if (!WithLanes(activation, gated)) reference::GatedActivate(activation, gate, up, y, n);
 }
 
+void ClampedSwigluUnit(const ClampedSwiglu& unit, const float* gate, const float* up, float* y,
+                       int64_t n) {
+  const F32 limit = All(unit.limit);
+  const float alpha = unit.alpha;
+  Map2(gate, up, y, n, [=](F32 g, F32 u) {
+    g = g > limit ? limit : g;  // NaN stays
+    u = u < -limit ? -limit : u;
+    u = u > limit ? limit : u;
+    return (u + 1.0f) * (g / (1.0f + Exp(-alpha * g)));
+  });
+}
+
 void Multiply(const float* a, const float* b, float* y, int64_t n) {
   Map2(a, b, y, n, [](F32 u, F32 v) { return u * v; });
 }
@@ -88,6 +100,7 @@ void Softmax(const float* x, float* y, int64_t n) {
 void AddElementwise(ElementwiseKernels& elementwise) {
   elementwise.activate = {Activate, TN_KERNEL_NAME("activate")};
   elementwise.gated_activate = {GatedActivate, TN_KERNEL_NAME("gated_activate")};
+  elementwise.clamped_swiglu = {ClampedSwigluUnit, TN_KERNEL_NAME("clamped_swiglu")};
   elementwise.multiply = {Multiply, TN_KERNEL_NAME("multiply")};
   elementwise.add = {Add, TN_KERNEL_NAME("add")};
   elementwise.add_scaled = {AddScaled, TN_KERNEL_NAME("add_scaled")};

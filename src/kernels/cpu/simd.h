@@ -176,6 +176,32 @@ TN_INLINE Words16 ToBf16(F32 v) {
   const I32 nan = bits | 0x400000;
   return __builtin_convertvector(((v == v) ? rounded : nan) >> 16, Words16);
 }
+TN_INLINE Words16 ToF16(F32 v) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<Words16>(
+      _mm512_cvtps_ph(reinterpret_cast<__m512>(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(__F16C__)
+  struct Floats {
+    __m256 low, high;
+  };
+  struct Words {
+    __m128i low, high;
+  };
+  const auto f = __builtin_bit_cast(Floats, v);
+  return __builtin_bit_cast(Words16, Words{_mm256_cvtps_ph(f.low, _MM_FROUND_TO_NEAREST_INT),
+                                           _mm256_cvtps_ph(f.high, _MM_FROUND_TO_NEAREST_INT)});
+#else
+  const I32 bits = reinterpret_cast<I32>(v);
+  const I32 magnitude = bits & 0x7FFFFFFF;
+  const I32 normal = (magnitude + 0xFFF + ((magnitude >> 13) & 1) - (112 << 23)) >> 13;
+  // Below 2^-14: adding 0.5 lets the float unit round at 2^-24.
+  const I32 small = reinterpret_cast<I32>(reinterpret_cast<F32>(magnitude) + 0.5f) - 0x3F000000;
+  I32 half = magnitude < 0x38800000 ? small : normal;
+  half = magnitude >= 0x477FF000 ? I32{} + 0x7C00 : half;
+  half = magnitude > 0x7F800000 ? I32{} + 0x7E00 : half;
+  return __builtin_convertvector(half | ((bits >> 16) & 0x8000), Words16);
+#endif
+}
 TN_INLINE float HalfToFloat(uint16_t bits) {
 #if defined(__F16C__)
   return _cvtsh_ss(bits);

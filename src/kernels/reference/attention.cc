@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -206,21 +207,68 @@ void Merge(const NormalisedPart& a, const NormalisedPart& b, float* out, float* 
   stats[1] = total;
 }
 
-void Store(DType dtype, const float* src, std::byte* dst, int64_t n) {
-  if (dtype == DType::kF32) {
-    std::memcpy(dst, src, static_cast<size_t>(n) * sizeof(float));
-    return;
+// The largest magnitude; NaN if there is one.
+float Magnitude(const float* x, int64_t n) {
+  float top = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const float m = std::abs(x[i]);
+    if (!(m <= top)) top = m;
+    if (std::isnan(top)) break;
   }
-  auto* bits = reinterpret_cast<uint16_t*>(dst);
-  for (int64_t i = 0; i < n; ++i) bits[i] = FloatToBf16(src[i]);
+  return top;
 }
 
-void Load(DType dtype, const std::byte* src, float* dst, int64_t n) {
-  if (dtype == DType::kF32) {
-    std::memcpy(dst, src, static_cast<size_t>(n) * sizeof(float));
-    return;
+void StoreInt8(const float* src, const StoredRow& row, int64_t n) {
+  const float top = Magnitude(src, n);
+  const float scale = std::isinf(top) ? NAN : top / 127.0f;
+  auto* codes = reinterpret_cast<int8_t*>(row.codes);
+  for (int64_t i = 0; i < n; ++i)
+    codes[i] =
+        scale > 0 ? static_cast<int8_t>(std::clamp(std::nearbyint(src[i] / scale), -127.0f, 127.0f))
+                  : int8_t{0};
+  std::memcpy(row.scales, &scale, sizeof scale);
+}
+
+// 16 numbers.
+void StoreGroup(const float* src, float tensor_scale, std::byte* codes, std::byte* scale_code) {
+  const uint8_t stored = FloatToF8E4M3(Magnitude(src, 16) / 6.0f / tensor_scale);
+  const float scale = F8E4M3ToFloat(stored) * tensor_scale;
+  for (int64_t i = 0; i < 16; i += 2) {
+    const auto code = [&](float x) {
+      return scale > 0 ? static_cast<uint32_t>(FloatToF4E2M1(x / scale)) : 0u;
+    };
+    codes[i / 2] = static_cast<std::byte>(code(src[i]) | code(src[i + 1]) << 4);
   }
-  Widen(dtype, src, n, dst);
+  *scale_code = static_cast<std::byte>(stored);
+}
+
+void Store(const float* src, const StoredRow& row, int64_t n) {
+  auto* words = reinterpret_cast<uint16_t*>(row.codes);
+  switch (row.dtype) {
+    case DType::kBF16:
+      for (int64_t i = 0; i < n; ++i) words[i] = FloatToBf16(src[i]);
+      return;
+    case DType::kF16:
+      for (int64_t i = 0; i < n; ++i) words[i] = FloatToF16(src[i]);
+      return;
+    case DType::kF8E4M3:
+      for (int64_t i = 0; i < n; ++i)
+        row.codes[i] = static_cast<std::byte>(FloatToF8E4M3(src[i] / row.scale));
+      return;
+    case DType::kI8:
+      return StoreInt8(src, row, n);
+    case DType::kF4E2M1:
+      for (int64_t i = 0; i < n; i += 16)
+        StoreGroup(src + i, row.scale, row.codes + i / 2, row.scales + i / 16);
+      return;
+    default:
+      std::memcpy(row.codes, src, static_cast<size_t>(n) * sizeof(float));
+  }
+}
+
+void Load(const StoredRow& row, float* dst, int64_t n) {
+  const float* numbers = Widen({row.dtype, row.codes, row.scales, row.scale}, n, dst);
+  if (numbers != dst) std::memcpy(dst, numbers, static_cast<size_t>(n) * sizeof(float));
 }
 
 }  // namespace

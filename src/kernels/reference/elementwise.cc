@@ -39,6 +39,16 @@ void GatedActivate(Activation activation, const float* gate, const float* up, fl
   for (int64_t i = 0; i < n; ++i) y[i] = Apply(activation, gate[i]) * up[i];
 }
 
+void ClampedSwigluUnit(const ClampedSwiglu& unit, const float* gate, const float* up, float* y,
+                       int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = gate[i] > unit.limit ? unit.limit : gate[i];  // NaN stays
+    const float low = up[i] < -unit.limit ? -unit.limit : up[i];
+    const float u = low > unit.limit ? unit.limit : low;
+    y[i] = (u + 1.0f) * (g / (1.0f + std::exp(-unit.alpha * g)));
+  }
+}
+
 void Multiply(const float* a, const float* b, float* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = a[i] * b[i];
 }

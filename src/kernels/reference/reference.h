@@ -16,6 +16,8 @@ void GatedRmsNorm(const NormKernelArgs& args, int64_t group, const float* x, con
 
 void Activate(Activation activation, const float* x, float* y, int64_t n);
 void GatedActivate(Activation activation, const float* gate, const float* up, float* y, int64_t n);
+void ClampedSwigluUnit(const ClampedSwiglu& unit, const float* gate, const float* up, float* y,
+                       int64_t n);
 void Multiply(const float* a, const float* b, float* y, int64_t n);
 void Add(const float* x, const float* const* addends, int32_t count, float* y, int64_t n);
 void AddScaled(float factor, const float* x, float* y, int64_t n);

@@ -56,7 +56,7 @@ void Route(const RouteKernelArgs& a, const float* logits, int32_t* chosen, float
            float* scratch) {
   float* scores = scratch;              // [experts]
   float* choice = scratch + a.experts;  // [experts]
-  if (a.softmax_of_chosen) {
+  if (a.score_chosen) {
     for (int32_t e = 0; e < a.experts; ++e) scores[e] = logits[e];
   } else if (a.sigmoid) {
     Activate(Activation::kSigmoid, logits, scores, a.experts);
@@ -69,7 +69,11 @@ void Route(const RouteKernelArgs& a, const float* logits, int32_t* chosen, float
   if (a.kept_groups < a.groups) MaskGroups(a, choice, choice + a.experts);
   Choose(a, choice, chosen);
   for (int32_t k = 0; k < a.top_k; ++k) weights[k] = scores[chosen[k]];
-  if (a.softmax_of_chosen) Softmax(weights, weights, a.top_k);
+  if (a.score_chosen && a.sigmoid) {
+    Activate(Activation::kSigmoid, weights, weights, a.top_k);
+  } else if (a.score_chosen) {
+    Softmax(weights, weights, a.top_k);
+  }
   if (a.renormalise) {
     double sum = static_cast<double>(a.renormalise_eps);
     for (int32_t k = 0; k < a.top_k; ++k) sum += static_cast<double>(weights[k]);

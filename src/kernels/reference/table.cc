@@ -18,6 +18,7 @@ KernelTable MakeTable() {
   table.norm.gated_rms = {reference::GatedRmsNorm, "reference/gated_rms_norm"};
   table.elementwise.activate = {reference::Activate, "reference/activate"};
   table.elementwise.gated_activate = {reference::GatedActivate, "reference/gated_activate"};
+  table.elementwise.clamped_swiglu = {reference::ClampedSwigluUnit, "reference/clamped_swiglu"};
   table.elementwise.multiply = {reference::Multiply, "reference/multiply"};
   table.elementwise.add = {reference::Add, "reference/add"};
   table.elementwise.add_scaled = {reference::AddScaled, "reference/add_scaled"};
