@@ -33,7 +33,7 @@ std::unique_ptr<BatchEngine> EngineOn(StepRunner& steps, const BatchOptions& opt
 std::vector<int32_t> Prompt(int64_t length, int32_t seed) {
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < length; ++i)
-    ids.push_back(static_cast<int32_t>((i * 37 + seed * 101 + i * i % 13) % 250) + 1);
+    ids.push_back(static_cast<int32_t>((i * 37 + seed * 101 + i * i % 13) % 180) + 1);
   return ids;
 }
 
@@ -147,7 +147,7 @@ TEST(BatchEngine, ACacheThatIsTooSmallMakesSequencesWait) {
 }
 
 TEST(BatchEngine, PrefixesAreComputedOnce) {
-  const auto steps = StepsFor("llama", {.max_seq_len = 200, .max_sequences = 2, .page_tokens = 16});
+  const auto steps = StepsFor("llama", {.max_seq_len = 128, .max_sequences = 2, .page_tokens = 16});
   BatchRequest first;
   first.prompt = Prompt(100, 1);
   first.keep_logits = KeepLogits::kAll;
@@ -249,7 +249,7 @@ TEST(BatchEngine, WhatCannotBe) {
   refused({.prompt = {1}, .copies = 3}, {"copies = 3", "2 sequences", "--max-sequences 3"});
   refused({.prompt = {1}, .copies = 0}, {"copies = 0", "1 and more"});
   refused({.prompt = {1}, .max_new_tokens = 0}, {"max_new_tokens = 0"});
-  refused({.prompt = {1}, .sampling = {.top_p = 2}}, {"top_p", "2"});
+  refused({.prompt = {1}, .sampling = {.top_p = 2}}, {"top-p = 2", "at most 1"});
   EXPECT_FALSE(*engine->Step());
   const auto encoder = StepsFor("bert", {});
   const auto none = BatchEngine::Create(*encoder);
