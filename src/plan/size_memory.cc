@@ -28,7 +28,8 @@ void CountWeights(PlannedModel& plan) {
     plan.memory.weights_derived = AddBytes(plan.memory.weights_derived, module->derived_bytes());
   }
   plan.memory.construction =
-      AddBytes(PackingWindowBytes(*plan.context), plan.context->construction_bytes);
+      AddBytes(AddBytes(PackingWindowBytes(*plan.context), DecodingWindowBytes(*plan.context)),
+               plan.context->construction_bytes);
 }
 
 // A step as it will be recorded, without bytes.

@@ -20,6 +20,11 @@ struct TestRequest {
   int64_t cross = 0;   // encoder rows
   // In place of causality: bit row * keys + key, the lowest of a byte first. Empty: none.
   std::vector<uint8_t> mask = {};
+  int parent = -1;     // an earlier request of the step, from which this one was forked
+  int64_t shared = 0;  // rows that both began with, at most `before` of either
+
+  // Rows in whole pages of the parent: the last page may have been copied before it was written.
+  int64_t InParentsPages(int64_t page_tokens) const { return shared / page_tokens * page_tokens; }
 
   int64_t Keys(AttentionKind kind) const {
     return kind == AttentionKind::kCross ? cross : before + rows;

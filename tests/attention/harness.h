@@ -109,8 +109,17 @@ class Sequences {
   void Admit(const std::vector<TestRequest>& requests) {
     std::vector<int64_t> missing;
     for (const TestRequest& r : requests) {
-      ids_.push_back(*manager_->Admit());
       missing.push_back(r.before + r.rows);
+      if (r.parent >= 0) {
+        const auto parent = static_cast<size_t>(r.parent);
+        TN_CHECK(manager_->Append(ids_[parent], missing[parent]).ok(), "the cache is large enough");
+        missing[parent] = 0;
+        ids_.push_back(*manager_->Fork(ids_[parent]));
+        TN_CHECK(manager_->Keep(ids_.back(), r.shared).ok(), "rows may go");
+        missing.back() -= r.shared;
+      } else {
+        ids_.push_back(*manager_->Admit());
+      }
       if (r.cross > 0) TN_CHECK(manager_->SetCross(ids_.back(), r.cross).ok(), "fits");
     }
     for (;;) {
@@ -154,7 +163,8 @@ class Sequences {
   void SetContext(const std::vector<TestRequest>& requests) {
     std::vector<Part> parts;
     for (const TestRequest& r : requests)
-      parts.push_back({RequestPhase::kPrefill, r.before, r.before, r.cross});
+      parts.push_back({RequestPhase::kPrefill, r.before - r.InParentsPages(cache_.page_tokens),
+                       r.before, r.cross});
     SetStep(parts);
   }
   void SetRequests(const std::vector<TestRequest>& requests) {
@@ -215,10 +225,10 @@ inline CacheSpec CacheSpecOf(const AttentionSpec& spec, const AttentionBackend& 
 inline std::vector<float> Collect(const std::vector<TestRequest>& requests,
                                   const std::vector<SequenceData>& data,
                                   std::vector<float> SequenceData::*member, int64_t width,
-                                  bool context) {
+                                  bool context, int64_t page_tokens = 16) {
   std::vector<float> rows;
   for (size_t i = 0; i < requests.size(); ++i) {
-    const int64_t first = context ? 0 : requests[i].before;
+    const int64_t first = context ? requests[i].InParentsPages(page_tokens) : requests[i].before;
     const int64_t last = context ? requests[i].before : requests[i].before + requests[i].rows;
     const std::vector<float>& all = data[i].*member;
     rows.insert(rows.end(), all.begin() + first * width, all.begin() + last * width);
@@ -246,6 +256,11 @@ inline std::vector<SequenceData> MakeData(const AttentionSpec& spec,
     data.push_back({RandomFloats(random, rows * spec.heads * spec.head_dim),
                     RandomFloats(random, keys * spec.kv_heads * spec.head_dim),
                     RandomFloats(random, keys * spec.kv_heads * spec.v_head_dim)});
+    if (r.parent < 0) continue;
+    const SequenceData& parent = data[static_cast<size_t>(r.parent)];
+    std::copy_n(parent.k.begin(), r.shared * spec.kv_heads * spec.head_dim, data.back().k.begin());
+    std::copy_n(parent.v.begin(), r.shared * spec.kv_heads * spec.v_head_dim,
+                data.back().v.begin());
   }
   return data;
 }
@@ -283,8 +298,8 @@ inline std::vector<float> RunLayer(const AttentionBackend& backend, const Attent
   AttentionCall call = sequences.Call(backend);
   if (encoder) call = {&sequences.layout(), nullptr, nullptr};
 
-  std::vector<float> k = Collect(requests, data, &SequenceData::k, kw, true);
-  std::vector<float> v = Collect(requests, data, &SequenceData::v, vw, true);
+  std::vector<float> k = Collect(requests, data, &SequenceData::k, kw, true, spec.page_tokens);
+  std::vector<float> v = Collect(requests, data, &SequenceData::v, vw, true, spec.page_tokens);
   if (!k.empty()) {
     sequences.SetContext(requests);
     TapeRunner runner(options.threads);

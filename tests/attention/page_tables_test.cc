@@ -230,10 +230,9 @@ TEST_P(PageTables, RowsNeedNotBePositions) {
   }
   const std::vector<double> rotated = RotatedRows(rope, k, kept_positions, spec.head_dim);
   const std::vector<double> keys =
-      StoredRows(dtype, {rotated.begin(), rotated.end()}, spec.head_dim);
-  const std::vector<double> values = StoredRows(dtype, v, spec.v_head_dim);
-  const auto expected =
-      AttendAll(spec, RotatedRows(rope, newest.q, {next}, spec.head_dim), keys, values);
+      StoredRows(dtype, std::vector<float>(rotated.begin(), rotated.end()), spec.head_dim);
+  const auto expected = AttendAll(spec, RotatedRows(rope, newest.q, {next}, spec.head_dim), keys,
+                                  StoredRows(dtype, v, spec.v_head_dim));
   // A last bit of a rotated key may be rounded into another bf16.
   const double tolerance = dtype == DType::kF32 ? 2e-5 : 5e-3;
   EXPECT_LT(Distance(out, expected), std::max(tolerance, ToleranceOf(*backend, spec)));

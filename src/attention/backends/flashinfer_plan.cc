@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tenon/attention/backends/native_plan.h"
 #include "tenon/tensor/buffer.h"
 
 namespace tenon::backends {
@@ -10,21 +11,22 @@ namespace {
 // Work that outweighs this part of the step is worth splitting: fewer units would leave threads
 // without any.
 constexpr int64_t kSplitBelow = 16;
-// Keys of a chunk, and chunks of a row's keys.
-constexpr int64_t kLeastChunk = 128;
-constexpr int64_t kMostChunks = 64;
 // What a key costs by itself, in rows that attend it.
 constexpr int64_t kKeyCost = 4;
+
+// Chunks are a power of two of keys that cuts them into at most this many.
+constexpr int64_t kMaxChunks = 64;
+constexpr int64_t kMinChunk = 128;
 
 int64_t CostOf(int64_t rows, int64_t keys) { return 2 * rows + keys * (rows + kKeyCost); }
 
 }  // namespace
 
 int64_t FlashInferPlan::ChunkFor(int64_t keys, std::optional<int64_t> window) {
-  const int64_t seen = window ? std::min(keys, *window + kTileRows) : keys;
-  int64_t size = kLeastChunk;
-  while (CeilDiv(seen, size) > kMostChunks) size *= 2;
-  return size;
+  if (window) keys = std::min(keys, *window + kTileRows);
+  int64_t chunk = kMinChunk;
+  while (chunk * kMaxChunks < keys) chunk *= 2;
+  return chunk;
 }
 
 int64_t FlashInferPlan::CountOf(int64_t begin, int64_t end, int64_t chunk) {
@@ -42,7 +44,7 @@ void FlashInferPlan::AddTiles(const StepRequest& request, int32_t index) {
     tile.chunk = chunk;
     const int64_t first = keys - (request.end - row);  // the key that is the first row itself
     tile.key_end = causal ? first + tile.block.rows : keys;
-    if (!cross) tile.key_begin = spec_.FirstSeen(first);
+    if (spec_.window && !cross) tile.key_begin = std::max<int64_t>(0, first + 1 - *spec_.window);
     tiles_.push_back(tile);
   }
 }
@@ -81,8 +83,7 @@ void FlashInferPlan::AddParts(Item item, std::span<const RowBlock> blocks) {
 
 void FlashInferPlan::FindShared(const StepLayout& layout) {
   candidates_.clear();
-  // Rows that only some sequences still see are not worth the search.
-  const bool may = cascade_ && spec_.kind == CacheKind::kPagedRows && !spec_.DropsRows();
+  const bool may = cascade_ && spec_.kind == CacheKind::kPagedRows && !spec_.window;
   for (size_t i = 0; may && i < layout.requests.size(); ++i) {
     const StepRequest& r = layout.requests[i];
     const int64_t rows = r.end - r.begin;

@@ -11,7 +11,7 @@
 #include "tenon/attention/backend.h"
 #include "tenon/attention/backends/flashinfer_cascade.h"
 #include "tenon/attention/backends/flashinfer_pages.h"
-#include "tenon/attention/backends/paged_layer.h"
+#include "tenon/attention/backends/row_block.h"
 
 namespace tenon::backends {
 
