@@ -30,6 +30,7 @@ struct Wish {
   int64_t mla_context_chunk = 1024;
   std::string allowed = {};  // downgrades, with commas
   std::string target = "auto";
+  bool deterministic = false;
 };
 
 inline Result<EngineOptions> OptionsFor(const Wish& wish) {
@@ -50,7 +51,8 @@ inline Result<EngineOptions> OptionsFor(const Wish& wish) {
       {"mla-context-chunk", std::to_string(wish.mla_context_chunk)},
       {"threads", number(wish.threads)},
       {"allow-downgrade", wish.allowed},
-      {"target", wish.target}};
+      {"target", wish.target},
+      {"deterministic", wish.deterministic ? "true" : "auto"}};
   OptionInputs inputs;
   for (const auto& [name, value] : rows) {
     if (value != "auto" && !value.empty()) inputs.command_line.push_back({name, value});
