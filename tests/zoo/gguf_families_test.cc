@@ -15,6 +15,7 @@
 #include "support/isa.h"
 #include "tenon/checkpoint/writers.h"
 #include "tenon/engine/model_runner.h"
+#include "tenon/numeric/decode.h"
 
 namespace tenon {
 namespace {
