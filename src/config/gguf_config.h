@@ -14,6 +14,11 @@
 
 namespace tenon {
 
+// The small tensors that are part of the config, and how long they may be.
+inline constexpr const char* kGgufRopeTensors[] = {"rope_freqs.weight", "rope_factors_short.weight",
+                                                   "rope_factors_long.weight"};
+inline constexpr int64_t kMostRopeDivisors = 4096;
+
 // What a conversion may look at.
 struct GgufMetadataView {
   // An object: metadata key -> scalar, or list of numbers. Lists of strings are left out; for every

@@ -204,6 +204,11 @@ Status PrepareContext(PlannedModel& plan) {
   TN_ASSIGN_OR_RETURN(TensorIndex index, TensorIndex::Build(*plan.checkpoint, std::move(names)));
   plan.index = std::make_unique<TensorIndex>(std::move(index));
   context.index = plan.index.get();
+  for (const char* name : kGgufRopeTensors) {  // what the config has read
+    const IndexedTensor* tensor =
+        plan.checkpoint->gguf() == nullptr ? nullptr : plan.index->Find(name);
+    if (tensor != nullptr) plan.index->MarkUsed(*tensor);
+  }
   return {};
 }
 

@@ -39,6 +39,27 @@ Json MetadataAsJson(const GgufMetadata& metadata) {
   return object;
 }
 
+// The tensors that are part of the config, as lists of numbers.
+Status AddRopeTensors(const Checkpoint& checkpoint, Json& metadata) {
+  for (const char* name : kGgufRopeTensors) {
+    const StoredTensor* tensor = checkpoint.FindTensor(name);
+    if (tensor == nullptr) continue;
+    TN_ASSIGN_OR_RETURN(const TensorView view, checkpoint.MapTensor(*tensor), name);
+    if (view.dtype() != DType::kF32 || view.shape().elements() > kMostRopeDivisors) {
+      return Refused(
+          fmt::format("{}: {} of {}, allowed: f32, at most {} numbers; fix: use another "
+                      "file",
+                      name, NameOf(view.dtype()), view.shape().Text(), kMostRopeDivisors));
+    }
+    Json::Array list;
+    for (int64_t i = 0; i < view.shape().elements(); ++i) {
+      list.emplace_back(static_cast<double>(view.as<float>()[i]));
+    }
+    metadata.Set(name, std::move(list));
+  }
+  return {};
+}
+
 // The config as Hugging Face would have it, whatever the container.
 Result<ConfigSource> SourceOf(const Checkpoint& checkpoint, const Resolution& resolution) {
   const ModelEntry& entry = *resolution.entry;
@@ -54,7 +75,9 @@ Result<ConfigSource> SourceOf(const Checkpoint& checkpoint, const Resolution& re
   }
   TN_ASSIGN_OR_RETURN(const std::string_view architecture,
                       metadata->String("general.architecture"));
-  return ConfigFromGguf(MetadataAsJson(*metadata),
+  Json values = MetadataAsJson(*metadata);
+  TN_RETURN_IF_ERROR(AddRopeTensors(checkpoint, values));
+  return ConfigFromGguf(values,
                         {std::string(architecture), entry.architecture, entry.traits.model_type},
                         entry.traits.gguf_keys);
 }

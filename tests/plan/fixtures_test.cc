@@ -86,13 +86,6 @@ std::vector<int64_t> WindowsOf(const PlannedModel& plan) {
 
 // --- config.json alone
 
-// A family that is known and not built. When it comes: the row gets a check of the windows or
-// chunks that its layers then have, and this list shrinks.
-Row NotBuilt(std::string name, std::string_view architecture, std::string_view family) {
-  return {.name = std::move(name),
-          .words = {architecture, family, "known, but not built", "config.json", "tenon models"}};
-}
-
 std::vector<Row> Identities() {
   return {
       {"llamamodel_headless",
@@ -221,7 +214,14 @@ std::vector<Row> Geometries() {
          EXPECT_EQ(WindowsOf(plan), (std::vector<int64_t>{0, 0})) << "none is at or above layer 2";
          EXPECT_EQ(OriginOf(plan, "max_window_layers"), "config.json: max_window_layers");
        }},
-      NotBuilt("chunk_attention_non_supporting_backend", "Llama4ForCausalLM", "llama4"),
+      // A backend without chunks: ABackendWithoutChunksIsRefusedForThem.
+      {"chunk_attention_non_supporting_backend",
+       [](const PlannedModel& plan) {
+         const auto& layers = plan.context->attention_layers;
+         EXPECT_EQ(layers.at("0")->spec().chunk, 8);
+         EXPECT_EQ(layers.at("1")->spec().chunk, std::nullopt);
+         EXPECT_EQ(OriginOf(plan, "attention_chunk_size"), "config.json: attention_chunk_size");
+       }},
   };
 }
 
