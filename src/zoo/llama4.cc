@@ -2,7 +2,6 @@
 // afterwards and see the chunk they are in; the others see all, do not rotate, and sharpen queries
 // with their position. Experts beside a shared one, on all layers or every n-th; the score of an
 // expert multiplies its input. Checkpoints that take images hold the model below language_model.
-#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -83,13 +82,14 @@ struct Llama4Config : ModelConfig {
     experts_per_token = reader.Int("num_experts_per_tok", 1, {.low = 1, .high = experts}).value;
     dense_intermediate = reader.Int("intermediate_size_mlp", 16384).value;
     const int64_t step = reader.Int("interleave_moe_layer_step", 1).value;
-    const bool is_listed = reader.Has("moe_layers");
-    const std::vector<int64_t> listed =
-        reader.Ints("moe_layers", {}, {.low = 0, .high = layers.value - 1}).value;
     for (int64_t layer = 0; layer < layers.value; ++layer) {
-      has_experts.push_back(is_listed
-                                ? std::find(listed.begin(), listed.end(), layer) != listed.end()
-                                : (layer + 1) % step == 0);
+      has_experts.push_back((layer + 1) % step == 0);
+    }
+    if (!reader.Has("moe_layers")) return;
+    has_experts.assign(has_experts.size(), false);
+    for (const int64_t layer :
+         reader.Ints("moe_layers", {}, {.low = 0, .high = layers.value - 1}).value) {
+      has_experts[static_cast<size_t>(layer)] = true;
     }
   }
 

@@ -132,6 +132,31 @@ TEST(ModelConfig, NestedTextConfigAndFamilyDefaults) {
   EXPECT_EQ(config.layers.origin.Text(), "config.json: text_config.num_hidden_layers");
 }
 
+TEST(ModelConfig, LayerTypesAreReadOrFollowTheDefault) {
+  const auto read = [](const char* text, std::string* error) {
+    ConfigReader reader(J(text));
+    ModelConfig config;
+    config.layers.value = 3;
+    const std::vector<bool> is_sliding = ReadLayerTypes(
+        reader, config, {.yes = "sliding_attention"}, [](int64_t layer) { return layer == 1; });
+    *error = reader.ok() ? "" : reader.status().message();
+    return is_sliding;
+  };
+  std::string error;
+  EXPECT_EQ(read("{}", &error), (std::vector<bool>{false, true, false}));
+  EXPECT_EQ(read(R"({"layer_types": null})", &error), (std::vector<bool>{false, true, false}));
+  EXPECT_EQ(read(R"({"layer_types": ["sliding_attention", "full_attention",
+                                     "sliding_attention"]})",
+                 &error),
+            (std::vector<bool>{true, false, true}));
+  EXPECT_EQ(error, "");
+  read(R"({"layer_types": ["full_attention"]})", &error);
+  EXPECT_TRUE(Contains(error, "has 1 entries, must have one for each of 3 layers")) << error;
+  read(R"({"layer_types": ["full_attention", "linear", "full_attention"]})", &error);
+  EXPECT_TRUE(Contains(error, "has 'linear' for layer 1, allowed: sliding_attention, full_"))
+      << error;
+}
+
 TEST(ModelConfig, TheFirstDtypeThatIsNotNullCounts) {
   for (const char* text :
        {R"({"torch_dtype": null, "dtype": "bfloat16"})",

@@ -39,10 +39,12 @@ TEST_P(HostileConfigTest, EveryNumberMayBeAnything) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, HostileConfigTest,
-                         testing::Values("bert", "deepseek_v2", "deepseek_v2_lite", "lfm2", "llama",
-                                         "mamba2", "ministral3", "mistral3_wrapper", "mixtral",
-                                         "qwen2_moe", "qwen2_swa", "qwen3", "qwen3_moe",
-                                         "qwen3_next", "t5", "t5_v1_1"));
+                         testing::Values("bert", "deepseek_v2", "deepseek_v2_lite", "gemma",
+                                         "gemma2", "gemma3_text", "gemma3_wrapper", "gpt_oss",
+                                         "gpt_oss_mxfp4", "lfm2", "llama", "llama4_text",
+                                         "llama4_wrapper", "mamba2", "ministral3",
+                                         "mistral3_wrapper", "mixtral", "qwen2_moe", "qwen2_swa",
+                                         "qwen3", "qwen3_moe", "qwen3_next", "t5", "t5_v1_1"));
 
 struct Edit {
   const char* golden;
@@ -66,6 +68,21 @@ TEST(HostileConfig, WhatIsWrongIsNamed) {
       {"lfm2", "block_ff_dim", 1, {"block_ff_dim", "from 1"}},
       {"lfm2", "block_ffn_dim_multiplier", 1e30, {"block_ffn_dim_multiplier", "2147483647"}},
       {"lfm2", "conv_L_cache", 1, {"conv_L_cache", "2"}},
+      {"gemma2",
+       "layer_types",
+       Json::Array{"full_attention"},
+       {"layer_types", "has 1 entries", "3"}},
+      {"gemma2", "attn_logit_softcapping", 0, {"attn_logit_softcapping = 0"}},
+      {"gemma", "use_bidirectional_attention", true, {"use_bidirectional_attention", "false"}},
+      {"gemma3_text", "sliding_window_pattern", 0, {"sliding_window_pattern", "from 1"}},
+      {"gpt_oss",
+       "layer_types",
+       Json::Array{"full_attention", "conv", "full_attention"},
+       {"layer_types", "has 'conv' for layer 1", "sliding_attention, full_attention"}},
+      {"gpt_oss", "num_experts_per_tok", 5, {"num_experts_per_tok", "4"}},
+      {"llama4_text", "no_rope_layers", Json::Array{1, 0}, {"no_rope_layers", "every layer"}},
+      {"llama4_text", "moe_layers", Json::Array{4}, {"moe_layers", "from 0 to 3"}},
+      {"llama4_text", "num_local_experts", 2147483647, {"layers x experts", "num_local_experts"}},
       {"mamba2", "conv_kernel", 2147483647, {"conv_kernel", "1024"}}};
   for (const Edit& edit : edits) {
     SCOPED_TRACE(testing::Message() << edit.golden << " " << edit.key);

@@ -13,6 +13,7 @@
 #include "plan/wish.h"
 #include "support/golden.h"
 #include "support/isa.h"
+#include "support/words.h"
 #include "tenon/checkpoint/writers.h"
 #include "tenon/engine/model_runner.h"
 #include "tenon/numeric/decode.h"
@@ -53,8 +54,10 @@ class GgufFile {
   }
   void Add(const std::string& name, Tensor tensor) {
     std::vector<float>& data = data_.emplace_back(std::move(tensor.data));
-    tensors_.push_back(OutputTensor::Of(
-        name, TensorView(DType::kF32, tensor.shape, reinterpret_cast<std::byte*>(data.data()))));
+    AddView(name, TensorView(DType::kF32, tensor.shape, reinterpret_cast<std::byte*>(data.data())));
+  }
+  void AddView(const std::string& name, const TensorView& view) {
+    tensors_.push_back(OutputTensor::Of(name, view));
   }
   Status Write(const std::string& path) const { return WriteGguf(path, metadata, tensors_); }
 
@@ -336,6 +339,21 @@ TEST_P(GgufFamily, IsTheModelOfTheDirectory) {
     ASSERT_EQ((*got)->logits().size(), prompt.logits.size());
     EXPECT_LE(test::Compare((*got)->logits(), (*expected)->logits(), 1e-5).worst, 1e-5);
   }
+}
+
+// Where the numbers are part of the config, they are refused like one.
+TEST(GgufRopeTensors, OfAnotherTypeAreRefused) {
+  EditedModel model("llama4_text");
+  GgufFile file("llama4", model.config());
+  const std::vector<uint16_t> halves(8, 0x3C00);
+  const TensorView view(DType::kF16, {8},
+                        reinterpret_cast<std::byte*>(const_cast<uint16_t*>(halves.data())));
+  file.AddView("rope_freqs.weight", view);
+  test::TempDir directory;
+  ASSERT_TRUE(file.Write(directory / "m.gguf").ok());
+  const auto plan = test::PlanPath(directory / "m.gguf");
+  ASSERT_FALSE(plan.ok());
+  test::ExpectWords(plan.message(), {"rope_freqs.weight: f16 of [8]", "allowed: f32", "fix:"});
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GgufFamily, testing::Values(Gemma(), Gemma2(), GptOss(), Llama4()),
