@@ -57,6 +57,7 @@ Action AddRender(CLI::App& app);
 Action AddInspect(CLI::App& app);
 Action AddModels(CLI::App& app);
 Action AddBench(CLI::App& app);
+Action AddBackends(CLI::App& app);
 
 // Reads JSON lines from stdin, answers each with one line on stdout, in order. A line that fails
 // answers {"error"}; the rest goes on and the command fails at the end (exit 1). `line` counts from

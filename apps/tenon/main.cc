@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
   for (const tenon::cli::AddCommand add :
        {tenon::cli::AddRun, tenon::cli::AddExplain, tenon::cli::AddModels, tenon::cli::AddLogits,
         tenon::cli::AddTokenize, tenon::cli::AddRender, tenon::cli::AddInspect,
-        tenon::cli::AddBench}) {
+        tenon::cli::AddBench, tenon::cli::AddBackends}) {
     Action action = add(app);
     actions.emplace_back(app.get_subcommands({}).back(), std::move(action));
   }

@@ -202,27 +202,49 @@ const AttentionBackend* BackendTable::Find(std::string_view name) const {
   return nullptr;
 }
 
-std::string CapabilityMatrix(const BackendTable& table) {
-  std::vector<std::array<std::string, 12>> lines = {
-      {"backend", "kernel", "phase", "isa", "kv_dtype", "latent dtype", "page_tokens", "kv_layout",
-       "head_dim", "compute", "heads per kv_head", "features"}};
+CapabilityList CapabilitiesOf(const BackendTable& table) {
+  CapabilityList list;
+  list.columns = {"backend",           "kernel",      "phase",     "isa",      "kv_dtype",
+                  "latent dtype",      "page_tokens", "kv_layout", "head_dim", "compute",
+                  "heads per kv_head", "features"};
   for (const KernelRow& row : table.rows) {
-    lines.push_back({std::string(row.backend), std::string(row.kernel),
-                     std::string(NameOf(row.phase)), std::string(NameOf(row.isa)),
-                     ListOf(row.kv_dtypes), ListOf(row.latent_dtypes), ListOf(row.page_tokens),
-                     ListOf(row.layouts), ListOf(row.head_dims), ListOf(row.computes),
-                     GroupsOf(row), FeatureList(row.features)});
+    list.rows.push_back({std::string(row.backend), std::string(row.kernel),
+                         std::string(NameOf(row.phase)), std::string(NameOf(row.isa)),
+                         ListOf(row.kv_dtypes), ListOf(row.latent_dtypes), ListOf(row.page_tokens),
+                         ListOf(row.layouts), ListOf(row.head_dims), ListOf(row.computes),
+                         GroupsOf(row), FeatureList(row.features)});
   }
-  std::array<size_t, 12> widths{};
-  for (const auto& line : lines) {
+  return list;
+}
+
+std::string CapabilityMatrix(const BackendTable& table) {
+  const CapabilityList list = CapabilitiesOf(table);
+  std::vector<size_t> widths(list.columns.size());
+  const auto widen = [&](const std::vector<std::string>& line) {
     for (size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
-  }
+  };
+  widen(list.columns);
+  for (const auto& line : list.rows) widen(line);
   std::string text;
-  for (const auto& line : lines) {
+  const auto print = [&](const std::vector<std::string>& line) {
     for (size_t i = 0; i + 1 < line.size(); ++i)
       text += fmt::format("{:<{}}  ", line[i], widths[i]);
     text += line.back() + "\n";
-  }
+  };
+  print(list.columns);
+  for (const auto& line : list.rows) print(line);
+  return text;
+}
+
+std::string CapabilityMarkdown(const BackendTable& table) {
+  const CapabilityList list = CapabilitiesOf(table);
+  std::string text;
+  const auto print = [&](const std::vector<std::string>& line) {
+    text += "| " + Join(line, " | ") + " |\n";
+  };
+  print(list.columns);
+  print(std::vector<std::string>(list.columns.size(), "---"));
+  for (const auto& line : list.rows) print(line);
   return text;
 }
 

@@ -133,6 +133,13 @@ struct BackendTable {
 BackendTable BuiltinBackends(const KernelTable& kernels);
 
 // The table for people: one line per kernel, one column per attribute.
+struct CapabilityList {
+  std::vector<std::string> columns;
+  std::vector<std::vector<std::string>> rows;  // [kernels, columns]
+};
+CapabilityList CapabilitiesOf(const BackendTable& table);
+// As aligned text, and as a table of Markdown.
 std::string CapabilityMatrix(const BackendTable& table);
+std::string CapabilityMarkdown(const BackendTable& table);
 
 }  // namespace tenon

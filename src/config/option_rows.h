@@ -22,9 +22,9 @@ inline constexpr OptionRow kOptionRows[] = {
     {"log", OptionKind::kEnum, &EngineOptions::log, "warning", "debug|info|warning|error|off", 0, 0,
      "", kAllCommands, "how much is told on stderr"},
     {"json", OptionKind::kFlag, &EngineOptions::json, "false", "", 0, 0, "",
-     kExplain | kModels | kTokenize | kInspect, "print JSON alone on stdout"},
+     kExplain | kModels | kTokenize | kInspect | kBackends, "print JSON alone on stdout"},
     {"custom-module-dirs", OptionKind::kList, &EngineOptions::custom_module_dirs, "", "", 0, 0, "",
-     kPlans | kModels,
+     kPlans | kModels | kBackends,
      "plugins (see docs/plugins.md): shared libraries, or folders of them, that bring models and "
      "attention backends",
      OptionStatus::kStable, "", ','},

@@ -17,8 +17,8 @@ namespace tenon {
 namespace {
 
 // By bit.
-constexpr const char* kCommandNames[] = {"run",      "explain", "models",  "logits",
-                                         "tokenize", "render",  "inspect", "bench"};
+constexpr const char* kCommandNames[] = {"run",    "explain", "models", "logits",  "tokenize",
+                                         "render", "inspect", "bench",  "backends"};
 
 constexpr std::string_view kEnvPrefix = "TENON_";
 

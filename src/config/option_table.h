@@ -34,8 +34,9 @@ enum Command : uint32_t {
   kRender = 1u << 5,
   kInspect = 1u << 6,
   kBench = 1u << 7,
+  kBackends = 1u << 8,
 };
-inline constexpr uint32_t kAllCommands = (1u << 8) - 1;
+inline constexpr uint32_t kAllCommands = (1u << 9) - 1;
 // "run, serve"; "all".
 std::string CommandNames(uint32_t commands);
 

@@ -7,12 +7,13 @@ import unittest
 from containers import Gguf, read_safetensors
 from support import GGUF, GOLDENS, TESTS, CliTest, tenon
 
-COMMANDS = ("run", "explain", "models", "logits", "tokenize", "render", "inspect", "bench")
+COMMANDS = ("run", "explain", "models", "logits", "tokenize", "render", "inspect", "bench", "backends")
 # The words of DESIGN that each command's help must have.
 OPTIONS = {"run": ["-p", "-f", "--chat", "-n", "--temp", "--top-k", "--top-p", "--min-p", "--seed", "--stop", "--system"],
            "explain": ["--json"], "models": ["--json"], "logits": ["--ids", "-p", "-o", "--hidden", "--jsonl", "--decoder-ids"],
            "tokenize": ["--ids", "--json", "--jsonl"], "render": ["--messages", "--tools", "--jsonl"],
-           "inspect": ["-o", "--json"], "bench": ["-p", "-n", "-d", "-r", "-o", "--profile", "--trace"]}
+           "inspect": ["-o", "--json"], "bench": ["-p", "-n", "-d", "-b", "-r", "-o", "--profile", "--trace"],
+           "backends": ["--json", "--markdown"]}
 PLANNING = ["--compute", "--attn-backend", "--kv-dtype", "--max-seq-len", "--page-tokens", "--threads", "--isa", "--memory",
             "--allow-downgrade"]
 
