@@ -53,11 +53,10 @@ constexpr KernelRow VanillaRow(AttentionPhase phase) {
   return row;
 }
 
-// Everything but chunks. Shared prefixes are attended for several sequences at once, and a prompt's
-// chunk decides how its keys are split: bits depend on the batch.
+// Everything but chunks.
 constexpr KernelRow FlashInferRow(AttentionPhase phase) {
   KernelRow row = Generic("FLASHINFER", "generic", phase, Of(KvLayout::kNhd, KvLayout::kHnd));
-  row.features &= ~(Feature::kChunk | Feature::kDeterministic);
+  row.features &= ~static_cast<FeatureSet>(Feature::kChunk);
   row.features = row.features | Feature::kCustomMask;
   return row;
 }

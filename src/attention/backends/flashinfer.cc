@@ -32,7 +32,7 @@ void RunItem(const AttendRecord& a, const RunContext& context, const Attender& a
   const HeadGeometry& h = a.layer.facts->heads();
   const auto runs = plan.runs(item);
   const Attender::Keys keys{plan.pages().PagesOf(item.request), item.key_begin, item.key_end,
-                            item.chunk, item.shared};
+                            plan.segments(), item.shared};
   if (item.slot < 0) return attender.ToOutput(runs[0], kv_head, keys);
   attender.ToSlots(
       runs, kv_head, keys,
@@ -113,7 +113,7 @@ void RunDense(const AttendRecord& a, const RunContext& context, int64_t begin, i
                        r.begin + (blocks - 1 - first / h.kv_heads) * block_rows, 0};
         block.rows = std::min(block_rows, r.end - block.row);
         attender.ToOutput(block, first % h.kv_heads,
-                          {.end = keys, .chunk = FlashInferPlan::ChunkFor(keys, std::nullopt)});
+                          {.end = keys, .segments = Segments::Of(a.layer.facts->layout())});
       }
       first -= blocks * h.kv_heads;
     }

@@ -2,6 +2,7 @@
 // What is computed where is the plan's. Private to the backend. Runs on the team.
 #pragma once
 
+#include "tenon/attention/backends/native_plan.h"
 #include "tenon/attention/backends/paged_layer.h"
 
 namespace tenon::backends {
@@ -29,7 +30,7 @@ class Attender {
   struct Keys {
     std::span<const int32_t> pages = {};  // empty: dense rows
     int64_t begin = 0, end = 0;
-    int64_t chunk = 0;    // summed up by themselves: those in [i * chunk, (i + 1) * chunk)
+    Segments segments;    // summed up by themselves
     bool shared = false;  // seen by every row, whatever request it is of
   };
   // All keys of the rows, to the record's results.
@@ -39,9 +40,9 @@ class Attender {
                float* slots) const;
 
  private:
-  // States of the rows over one chunk, merged into `target` unless it is the first.
-  void AddChunk(const RowBlock& block, int64_t kv_head, const Keys& chunk,
-                const AttendState& target, bool first) const;
+  // States of the rows over one segment, merged into `target` unless it is the first.
+  void AddSegment(const RowBlock& block, int64_t kv_head, const Keys& segment,
+                  const AttendState& target, bool first) const;
   // Blocks of the run that one kernel call may take.
   template <typename Use>
   void ForBlocks(const RowBlock& run, bool shared, Use use) const;
