@@ -29,7 +29,7 @@ struct StepRequest {
 };
 
 // The pages of every request in one cache group. Logical page j of request i: pages[i * max_pages +
-// j].
+// j]; anything (PagePool::kDropped) where no query of the step sees a row of the page.
 struct GroupPages {
   const int32_t* pages = nullptr;  // [requests, max_pages]
   int32_t max_pages = 0;

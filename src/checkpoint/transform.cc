@@ -26,6 +26,10 @@ TransformStep TransformStep::PermuteQk(int64_t heads) {
   TN_CHECK(heads > 0, "a tensor has heads");
   return {.kind = Kind::kPermuteQk, .heads = heads};
 }
+TransformStep TransformStep::MergeLast(int64_t inner) {
+  TN_CHECK(inner > 0, "a group has elements");
+  return {.kind = Kind::kMergeLast, .inner = inner};
+}
 
 namespace {
 
@@ -71,6 +75,8 @@ class GatherBuilder {
         return RowPart(step);
       case TransformStep::Kind::kPermuteQk:
         return PermuteQk(step.heads);
+      case TransformStep::Kind::kMergeLast:
+        return MergeLast(step.inner);
     }
     return InternalError("unknown transform");
   }
@@ -163,6 +169,24 @@ class GatherBuilder {
     const int64_t half = rows / heads / 2;
     const int64_t stride = dims_[0][0].stride;
     dims_[0] = {{heads, 2 * half * stride}, {2, stride}, {half, 2 * stride}};
+    return {};
+  }
+
+  Status MergeLast(int64_t inner) {
+    const int rank = shape_.rank();
+    TN_RETURN_IF_ERROR(CheckRank(rank, 2, "merging of groups"));
+    if (is_block()) return Refused("merging of groups: would cut rows of a block format");
+    if (shape_.dim(-1) != inner) {
+      return Refused(fmt::format("merging of groups: the tensor has groups of {}, needs {}",
+                                 shape_.dim(-1), inner));
+    }
+    const Dim last = std::move(dims_.back());
+    dims_.pop_back();
+    dims_.back().insert(dims_.back().end(), last.begin(), last.end());
+    std::vector<int64_t> sizes(shape_.dims().begin(), shape_.dims().end());
+    sizes.pop_back();
+    sizes.back() *= inner;
+    shape_ = Shape(std::span<const int64_t>(sizes));
     return {};
   }
 
@@ -263,6 +287,17 @@ Status UndoRowPart(const TransformStep& step, std::vector<int64_t>& dims) {
   return {};
 }
 
+Status UndoMergeLast(int64_t inner, std::vector<int64_t>& dims) {
+  TN_RETURN_IF_ERROR(CheckRank(static_cast<int>(dims.size()), 1, "cutting into groups"));
+  TN_RETURN_IF_ERROR(CheckRows(dims.back(), inner, "cutting into groups", "a group"));
+  if (dims.size() + 1 > Shape::kMaxRank) {
+    return Refused(fmt::format("cutting into groups: a tensor {}", ShapeText(dims)));
+  }
+  dims.back() /= inner;
+  dims.push_back(inner);
+  return {};
+}
+
 Status UndoSlice(const TransformStep& step, int64_t count, std::vector<int64_t>& dims) {
   if (static_cast<size_t>(step.dim) > dims.size() || dims.size() + 1 > Shape::kMaxRank) {
     return Refused(fmt::format("stacking: dimension {} of a tensor {}", step.dim, ShapeText(dims)));
@@ -295,6 +330,9 @@ Result<Shape> StoredShapeOf(const Shape& canonical, const Transform& transform,
         TN_RETURN_IF_ERROR(CheckRank(static_cast<int>(dims.size()), 1, "permuting rotary rows"));
         TN_RETURN_IF_ERROR(CheckRows(dims[0], 2 * step->heads, "permuting rotary rows",
                                      fmt::format("2 x {} heads", step->heads)));
+        break;
+      case TransformStep::Kind::kMergeLast:
+        TN_RETURN_IF_ERROR(UndoMergeLast(step->inner, dims));
         break;
     }
   }

@@ -21,6 +21,7 @@ struct TransformStep {
     kTranspose,  // [a, b] -> [b, a]; plain types only
     kRowPart,    // a part of a fused tensor's rows
     kPermuteQk,  // rotary pairs next to each other -> in the two halves of the head
+    kMergeLast,  // the last two dimensions made one; plain types only
   };
   Kind kind;
   int dim = 0;                      // kSlice
@@ -29,6 +30,7 @@ struct TransformStep {
   int part = 0;                     // kRowPart: which one
   int64_t groups = 1;               // kRowPart: how often the parts repeat along the rows
   int64_t heads = 0;                // kPermuteQk
+  int64_t inner = 0;                // kMergeLast: the last dimension
 
   // Expert e of [experts, out, in]: Slice(0, 1) with ".experts.{}." as the second placeholder.
   static TransformStep Slice(int dim, int placeholder);
@@ -40,6 +42,8 @@ struct TransformStep {
   // Undoes the row order of GGUF's "llama" q and k: stored row 2 * i + j of a head becomes row
   // j * head_dim / 2 + i. heads: of this tensor (kv_heads for k).
   static TransformStep PermuteQk(int64_t heads);
+  // [..., n, inner] -> [..., n * inner]: codes that a file keeps in groups.
+  static TransformStep MergeLast(int64_t inner);
 };
 
 // Applied in this order, stored -> canonical.

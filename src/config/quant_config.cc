@@ -23,7 +23,7 @@ constexpr MethodRow kMethods[] = {
     {"modelopt", QuantMethod::kModelOpt, true},
     {"awq", QuantMethod::kAwq, false},
     {"gptq", QuantMethod::kGptq, false},
-    {"mxfp4", QuantMethod::kMxfp4, false},
+    {"mxfp4", QuantMethod::kMxfp4, true},
     {"bitsandbytes", QuantMethod::kBitsAndBytes, false},
 };
 

@@ -19,6 +19,7 @@ struct QuantReading {
 void ReadFp8(QuantReading& reading);
 void ReadCompressedTensors(QuantReading& reading);
 void ReadModelOpt(QuantReading& reading);
+void ReadMxfp4(QuantReading& reading);
 
 // Leaves the refusal of what `at` says under the key.
 void RefuseSetting(QuantReading& reading, ConfigReader& at, const std::string& key,

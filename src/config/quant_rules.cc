@@ -75,6 +75,9 @@ Result<QuantRules> ReadQuantRules(const QuantConfig& config) {
     case QuantMethod::kModelOpt:
       ReadModelOpt(reading);
       break;
+    case QuantMethod::kMxfp4:
+      ReadMxfp4(reading);
+      break;
     default:
       return InternalError("a quantisation method without a reader");
   }

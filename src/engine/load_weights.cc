@@ -68,11 +68,12 @@ Result<Buffer> LoadWeights(PlannedModel& plan, ThreadTeam& team) {
       TN_RETURN_IF_ERROR(parameter.Load(*plan.checkpoint));
       if (parameter.held_form() == HeldForm::kPacked) packer.Add(parameter);
     }
+    TN_RETURN_IF_ERROR(module->DecodeWeights(), module->path());
+    for (Parameter& parameter : module->parameters()) {
+      if (parameter.form() == Parameter::Form::kCodes) parameter.Release();
+    }
   }
   packer.Finish();
-  for (Module* module : plan.context->modules) {
-    TN_RETURN_IF_ERROR(module->DecodeWeights(), module->path());
-  }
   for (Module* module : plan.context->modules) module->LinkWeights();
   for (Module* module : plan.context->modules) {
     TN_RETURN_IF_ERROR(module->Derive(), module->path());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "tenon/base/text.h"
+#include "tenon/numeric/codecs.h"
 
 namespace tenon {
 namespace {
@@ -127,6 +128,64 @@ class ScaledCodes final : public LinearMethod {
   }
 };
 
+// OCP microscaling: `weight_packed` [rows, cols / 2], two numbers of four bits a byte (the even
+// column low), and for each 32 columns a power of two. Every product of the two is a bf16 number,
+// so that is what they are decoded to.
+class Mxfp4 final : public LinearMethod {
+ public:
+  void Declare(LoadContext& context, Module& owner, WeightMatrix& m) const override {
+    const Share& cols = m.col_share;
+    if (m.cols % kGroup != 0 || cols.begin % kGroup != 0) {
+      context.Error(fmt::format(
+          "{}: mxfp4 has its columns in groups of {}, and there are {}{}; fix: {}", m.path, kGroup,
+          m.cols, cols.is_whole() ? "" : fmt::format(" from column {} on", cols.begin),
+          cols.is_whole() ? "exclude the layer" : "fewer ranks (--tp)"));
+      return;
+    }
+    m.weight = &owner.AddParameter(context, m.path + ".weight_packed",
+                                   {m.rows, m.cols / 2, m.row_share, Fraction(cols, 2)},
+                                   Parameter::Form::kCodes, DType::kU8);
+    m.scales = &owner.AddParameter(context, m.path + "." + m.scheme->scale_names.front(),
+                                   {m.rows, m.cols / kGroup, m.row_share, Fraction(cols, kGroup)},
+                                   Parameter::Form::kCodes, DType::kU8);
+  }
+
+  MatrixRef Matrix(const WeightMatrix& m) const override {
+    MatrixRef matrix;
+    matrix.data = m.decoded.data();
+    matrix.dtype = DType::kBF16;
+    matrix.rows = m.rows;
+    matrix.cols = m.cols;
+    matrix.row_bytes = RowBytes(DType::kBF16, m.cols);
+    if (m.weight != nullptr) matrix.compute = m.weight->compute();
+    return matrix;
+  }
+
+  int64_t DecodedBytes(const WeightMatrix& m) const override {
+    return m.rows * RowBytes(DType::kBF16, m.cols);
+  }
+
+  Status Decode(const WeightMatrix& m, std::span<std::byte> out) const override {
+    auto* numbers = reinterpret_cast<uint16_t*>(out.data());
+    for (int64_t r = 0; r < m.rows; ++r) {
+      const std::byte* codes = m.weight->view().data() + r * m.weight->stored_row_stride();
+      const std::byte* scales = m.scales->view().data() + r * m.scales->stored_row_stride();
+      for (int64_t c = 0; c < m.cols; ++c) {
+        const auto pair = static_cast<uint8_t>(codes[c / 2]);
+        const float scale = F8E8M0ToFloat(static_cast<uint8_t>(scales[c / kGroup]));
+        *numbers++ = FloatToBf16(F4E2M1ToFloat(c % 2 == 0 ? pair & 15 : pair >> 4) * scale);
+      }
+    }
+    return {};
+  }
+
+ private:
+  static constexpr int64_t kGroup = 32;
+  static Share Fraction(const Share& share, int64_t of) {
+    return {share.begin / of, share.size / of, share.full / of};
+  }
+};
+
 const LinearMethodTable& MethodsOf(const LoadContext& context) {
   static const LinearMethodTable builtin = LinearMethodTable::Builtin();
   return context.linear_methods == nullptr ? builtin : *context.linear_methods;
@@ -152,6 +211,7 @@ LinearMethodTable LinearMethodTable::Builtin() {
   table.Add("gguf", std::make_shared<SelfContained>());
   table.Add("fp8", std::make_shared<ScaledCodes>());
   table.Add("int8", std::make_shared<ScaledCodes>());
+  table.Add("mxfp4", std::make_shared<Mxfp4>());
   return table;
 }
 

@@ -32,7 +32,7 @@ struct WeightMatrix {
   // Left by CreateWeight.
   const LinearMethod* method = nullptr;
   const Parameter* weight = nullptr;
-  const Parameter* scales = nullptr;  // fp32; null: the method has none
+  const Parameter* scales = nullptr;  // as the method reads them; null: it has none
   Buffer decoded = {};                // of methods that decode, once that is done
 };
 
@@ -57,7 +57,7 @@ class LinearMethod {
 // Methods by the name that a scheme says. To add one: a class, its name here.
 class LinearMethodTable {
  public:
-  static LinearMethodTable Builtin();  // plain, gguf, fp8, int8
+  static LinearMethodTable Builtin();  // plain, gguf, fp8, int8, mxfp4
   // A later one of a name counts.
   void Add(std::string name, std::shared_ptr<const LinearMethod> method);
   const LinearMethod* Find(const std::string& name) const;

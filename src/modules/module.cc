@@ -158,12 +158,23 @@ void Parameter::PackForProducts(const LoadContext& context) {
 }
 
 int64_t Parameter::held_bytes() const {
+  if (form_ == Form::kCodes) return 0;
   return packed_row_bytes_ > 0 ? PackedBytes(MetaMatrixOf(*this)) : BytesAs(dtype());
 }
 
 void Parameter::SetPacked(const std::byte* packed) {
   packed_ = packed;
   if (form_ != Form::kProduct) return;
+  view_ = TensorView(stored_dtype_, shape_, nullptr);
+  owner_.reset();
+  file_ = nullptr;
+}
+
+void Parameter::Release() {
+  TN_CHECK(form_ == Form::kCodes, "others are read while the model runs");
+  if (file_ != nullptr && part_.cols.is_whole()) {
+    file_->GiveBack({view_.data(), static_cast<size_t>(stored_bytes())});
+  }
   view_ = TensorView(stored_dtype_, shape_, nullptr);
   owner_.reset();
   file_ = nullptr;
@@ -245,6 +256,18 @@ int64_t PackingWindowBytes(const LoadContext& context) {
     }
   }
   return std::min(all, 2 * (kPackBatchBytes + largest));
+}
+
+int64_t DecodingWindowBytes(const LoadContext& context) {
+  int64_t most = 0;
+  for (Module* module : context.modules) {
+    int64_t bytes = 0;
+    for (const Parameter& parameter : module->parameters()) {
+      if (parameter.form() == Parameter::Form::kCodes) bytes += parameter.stored_bytes();
+    }
+    most = std::max(most, bytes);
+  }
+  return most;
 }
 
 int64_t Parameter::stored_row_stride() const {

@@ -26,6 +26,7 @@ class Parameter {
                 // allows
     kProduct,   // the same, but only products read it: packed where the options want that
     kFloat32,   // vectors: a few numbers, widened once
+    kCodes,     // needed until DecodeWeights has made of them what products read
   };
   // codes: the weight is stored as these, which mean numbers only with scales beside them.
   Parameter(std::string path, const PartShape& part, Form form, std::optional<DType> codes = {})
@@ -57,6 +58,8 @@ class Parameter {
   // Where the packed copy is; the stored bytes are given up, but for those of kAsStored. After
   // Load.
   void SetPacked(const std::byte* packed);
+  // kCodes: gives the bytes up. After DecodeWeights.
+  void Release();
   bool loaded() const { return view_.data() != nullptr || packed_ != nullptr; }
   bool zero_copy() const { return file_ != nullptr; }
   // Where the stored bytes lie, until SetPacked gives them up; null: in a copy of ours.
@@ -175,6 +178,10 @@ PackedTotal PackedTotalOf(const LoadContext& context);
 // fills it.
 inline constexpr int64_t kPackBatchBytes = 32 << 20;
 int64_t PackingWindowBytes(const LoadContext& context);
+
+// The most bytes of kCodes that are in memory at one time while loading: module by module they are
+// loaded, decoded and given up.
+int64_t DecodingWindowBytes(const LoadContext& context);
 
 // What a loaded matrix parameter looks like to products.
 MatrixRef MatrixOf(const Parameter& parameter);

@@ -98,4 +98,11 @@ inline float F8E8M0ToFloat(uint8_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 23);
 }
 
+// E2M1: four bits, the sign first (OCP microscaling formats).
+inline float F4E2M1ToFloat(int bits) {
+  constexpr float kMagnitudes[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  const float magnitude = kMagnitudes[bits & 7];
+  return (bits & 8) != 0 ? -magnitude : magnitude;
+}
+
 }  // namespace tenon

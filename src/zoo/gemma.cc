@@ -2,7 +2,6 @@
 // square root of its width, norms that hold w of (1 + w), a GELU-gated MLP. Gemma 2 also norms what
 // attention and MLP give, caps scores and logits, and sees a window in every other layer. GGUF
 // files hold the norms as 1 + w.
-#include <algorithm>
 #include <cmath>
 
 #include "tenon/modules/attention.h"
@@ -113,12 +112,9 @@ struct Gemma2Config : GemmaConfig {
                        .value;
   }
 
-  // A key that is null turns the cap off; the default is for one that is absent.
+  // Null turns the cap off; the default is for an absent key.
   static double ReadCap(ConfigReader& reader, const char* key, double fallback) {
-    const std::vector<std::string> names = reader.MemberNames();
-    const bool is_null =
-        !reader.Has(key) && std::find(names.begin(), names.end(), key) != names.end();
-    return is_null ? 0 : reader.Double(key, fallback, kPositiveReal).value;
+    return reader.IsNull(key) ? 0 : reader.Double(key, fallback, kPositiveReal).value;
   }
 
   // No metadata says it: the 27B model alone, of 46 layers, differs (llama.cpp goes by that too).

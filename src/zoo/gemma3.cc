@@ -2,7 +2,6 @@
 // place of the cap on scores, five windowed layers to one that sees all, and a rope of its own for
 // each of the two kinds. Checkpoints that take images hold it below language_model. GGUF files hold
 // the norms as 1 + w.
-#include <algorithm>
 #include <cmath>
 #include <optional>
 

@@ -198,7 +198,7 @@ TEST(Selector, DTypesByKindOfLayerNeedABackendThatMixesThem) {
   EXPECT_EQ(choice.backend, nullptr);
   EXPECT_EQ(choice.RefusalTexts()[0],
             "refused: VANILLA/loops: mixed_kv = bf16, int8 in other layers, supports none; set by "
-            "--kv-dtype; fix: --attn-backend NATIVE");
+            "--kv-dtype; fix: --attn-backend NATIVE or FLASHINFER");
   EXPECT_EQ(SelectBackend({"auto", {}}, spec, {}, table, origins).backend->name(), "NATIVE");
 }
 

@@ -51,6 +51,16 @@ TEST(Transform, RowPartByHand) {
   EXPECT_EQ(Apply({8, 1}, part(2)), (std::vector<uint16_t>{3, 7}));
 }
 
+TEST(Transform, MergeLastByHand) {
+  // Rows in turn of [2 experts, 4 rows, 2 groups of 2].
+  const Transform odd = {TransformStep::Slice(0, 0), TransformStep::RowPart({1, 1}, 1, 2),
+                         TransformStep::MergeLast(2)};
+  EXPECT_EQ(Apply({2, 4, 2, 2}, odd, 1), (std::vector<uint16_t>{20, 21, 22, 23, 28, 29, 30, 31}));
+  EXPECT_EQ(Gather::Bind(kHalf, {2, 4, 2, 2}, odd, 1)->shape(), (Shape{2, 4}));
+  EXPECT_EQ(*StoredShapeOf({2, 4}, odd, 2), (Shape{2, 4, 2, 2}));
+  EXPECT_FALSE(StoredShapeOf({2, 3}, odd, 2).ok());
+}
+
 TEST(Transform, SliceByHand) {
   EXPECT_EQ(Apply({3, 2}, {TransformStep::Slice(0, 0)}, 2), (std::vector<uint16_t>{4, 5}));
   EXPECT_EQ(Apply({2, 3, 2}, {TransformStep::Slice(1, 0)}, 1), (std::vector<uint16_t>{2, 3, 8, 9}));
@@ -196,6 +206,9 @@ TEST(Transform, ShapesThatDoNotFit) {
   expect(message(kHalf, {12, 4}, TransformStep::RowPart({4, 4, 4}, 0, 2)), {"24 rows", "has 12"});
   expect(message(kHalf, {2, 3, 4}, TransformStep::Transpose()), {"3 dimensions", "needs 2"});
   expect(message(block, {2, 32}, TransformStep::Transpose()), {"block format"});
+  expect(message(block, {2, 32}, TransformStep::MergeLast(32)), {"block format"});
+  expect(message(kHalf, {2, 4, 8}, TransformStep::MergeLast(16)), {"groups of 8", "needs 16"});
+  expect(message(kHalf, {16}, TransformStep::MergeLast(16)), {"1 dimensions", "2 or more"});
   expect(message(block, {64}, TransformStep::PermuteQk(2)), {"block format"});
   expect(message(block, {2, 64}, TransformStep::Slice(1, 0)), {"block format"});
   expect(message(kHalf, {2, 4}, TransformStep::Slice(0, 0), 2), {"index 2", "dimension of 2"});

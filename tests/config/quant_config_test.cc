@@ -56,7 +56,8 @@ TEST(QuantConfig, TheRefusalSaysWhatItIsAndWhatCanBe) {
   EXPECT_EQ(status.code(), StatusCode::kRefused);
   EXPECT_EQ(status.message(),
             "quantisation method = awq (awq, bits 4, group_size 128, version gemm, zero_point "
-            "true), supports none, fp8, compressed-tensors, modelopt and the block formats of GGUF "
+            "true), supports none, fp8, compressed-tensors, modelopt, mxfp4 and the block formats "
+            "of GGUF "
             "files; set by config.json: quantization_config; fix: use the checkpoint as it was "
             "before quantisation, or a GGUF file of it");
 }

@@ -303,6 +303,7 @@ TEST(QuantRules, RealFiles) {
       {"ct_fp8_channel", "fp8, a scale per row, inputs fp8 per token"},
       {"ct_fp8_tensor", "fp8, a scale per tensor, inputs fp8 with a stored scale"},
       {"ct_int8_w8a8", "int8, a scale per row, inputs int8 per token"},
+      {"mxfp4_gptoss", "mxfp4, a scale per 1x32, inputs as computed"},
       {"ct_mxfp4", "refused"},
       {"ct_nvfp4", "refused"},
       {"ct_pack_int4_g128", "refused"},

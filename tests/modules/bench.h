@@ -88,6 +88,10 @@ class ModuleBench {
       }
     }
     Pack();
+    for (Module* module : context_.modules) {
+      const Status decoded = module->DecodeWeights();
+      ASSERT_TRUE(decoded.ok()) << decoded.message();
+    }
     for (Module* module : context_.modules) module->LinkWeights();
   }
 

@@ -253,9 +253,92 @@ TEST(LinearMethods, ATableThatKnowsAnother) {
     return status.ok() ? linear.parameters()[0].path() : status.message();
   };
   LinearMethodTable table = LinearMethodTable::Builtin();
-  EXPECT_EQ(created(table), "l: quantisation method = doubled, supports fp8, gguf, int8, plain");
+  EXPECT_EQ(created(table),
+            "l: quantisation method = doubled, supports fp8, gguf, int8, mxfp4, plain");
   table.Add("doubled", std::make_shared<Doubled>());
   EXPECT_EQ(created(table), "l.codes");
+}
+
+constexpr const char* kMxfp4 = R"({"quant_method": "mxfp4"})";
+
+// Every number of four bits times every power of two, the smallest of which are no normal numbers.
+TEST(LinearMethods, Mxfp4HasEveryNumberExactly) {
+  Bench bench;
+  std::vector<std::byte> codes;
+  std::vector<std::byte> scales;
+  for (int r = 0; r < 256; ++r) {
+    scales.push_back(static_cast<std::byte>(r));
+    for (int c = 0; c < 16; ++c) codes.push_back(static_cast<std::byte>(c | (15 - c) << 4));
+  }
+  bench.PutBytes("l.weight_packed", {256, 16}, DType::kU8, codes);
+  bench.PutBytes("l.weight_scale", {256, 1}, DType::kU8, scales);
+  bench.Open();
+  Linear linear(bench.At("l"), 32, 256);
+  ASSERT_TRUE(bench.Quantise(kMxfp4).ok()) << bench.context().Errors().message();
+  EXPECT_EQ(linear.matrices()[0].dtype, DType::kBF16);
+  EXPECT_EQ(linear.derived_bytes(), 256 * 32 * 2);
+  for (const Parameter& p : linear.parameters()) EXPECT_EQ(p.held_bytes(), 0);
+  EXPECT_EQ(DecodingWindowBytes(bench.context()), 256 * 17);
+  bench.Load();
+  EXPECT_TRUE(bench.index().UnusedStored().empty());
+  constexpr double kMagnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  std::vector<float> row(32);
+  for (int r = 0; r < 256; ++r) {
+    DecodeRow(linear.matrices()[0], r, row.data());
+    for (int c = 0; c < 32; ++c) {
+      const int code = c % 2 == 0 ? c / 2 : 15 - c / 2;
+      const double magnitude = std::ldexp(kMagnitudes[code % 8], r - 127);
+      const auto expected = static_cast<float>(code < 8 ? magnitude : -magnitude);
+      if (r == 255) {
+        EXPECT_TRUE(std::isnan(row[static_cast<size_t>(c)]));
+      } else {
+        EXPECT_EQ(row[static_cast<size_t>(c)], expected) << r << " " << c;
+      }
+    }
+  }
+  for (Parameter& p : linear.parameters()) {
+    p.Release();
+    EXPECT_FALSE(p.loaded());
+  }
+  DecodeRow(linear.matrices()[0], 127, row.data());
+  EXPECT_EQ(row[14], 6.0f) << "products read what was decoded";
+}
+
+TEST(LinearMethods, Mxfp4OfColumnsThatAreNoGroups) {
+  Bench bench;
+  bench.PutCodes("l.weight_packed", {2, 24}, DType::kU8);
+  bench.Open();
+  const Linear linear(bench.At("l"), 48, 2);
+  ExpectWords(bench.Quantise(kMxfp4).message(), {"l: mxfp4", "groups of 32", "48", "fix:"});
+}
+
+// Stacked as published files have them, gate and up rows in turn.
+TEST(LinearMethods, Mxfp4OfStackedExperts) {
+  const std::string shared = test::SharedPath("goldens_quant_hf");
+  if (shared.empty()) GTEST_SKIP() << "no shared files";
+  Bench bench;
+  for (int part = 0; part < 2; ++part) {
+    const Transform cut = {TransformStep::Slice(0, 0), TransformStep::RowPart({1, 1}, part, 48)};
+    Transform merged = cut;
+    merged.push_back(TransformStep::MergeLast(16));
+    const std::string name = part == 0 ? "{}.gate." : "{}.up.";
+    bench.names().Add(name + "weight_packed", "mlp.experts.gate_up_proj_blocks", merged);
+    bench.names().Add(name + "weight_scale", "mlp.experts.gate_up_proj_scales", cut);
+  }
+  bench.OpenFile(shared + "/mxfp4_gptoss.safetensors");
+  Linear gate(bench.At("1.gate"), 256, 48);
+  Linear up(bench.At("0.up"), 256, 48);
+  ASSERT_TRUE(bench.Quantise(kMxfp4).ok()) << bench.context().Errors().message();
+  bench.Load();
+  const auto expected = bench.LoadTensor("golden.dequant");  // [2, 96, 256]
+  const auto* numbers = expected.view.as<float>();
+  std::vector<float> row(256);
+  for (int64_t r = 0; r < 48; ++r) {
+    DecodeRow(gate.matrices()[0], r, row.data());
+    EXPECT_TRUE(std::equal(row.begin(), row.end(), numbers + (96 + 2 * r) * 256)) << r;
+    DecodeRow(up.matrices()[0], r, row.data());
+    EXPECT_TRUE(std::equal(row.begin(), row.end(), numbers + (2 * r + 1) * 256)) << r;
+  }
 }
 
 // Files that the producers' own tools wrote, with the numbers of their own decoders.

@@ -57,6 +57,8 @@ TEST(Codecs, Fp8Values) {
   EXPECT_EQ(F8E5M2ToFloat(0x7B), 57344.0f);
   EXPECT_EQ(F8E8M0ToFloat(127), 1.0f);
   EXPECT_EQ(F8E8M0ToFloat(0), 0x1p-127f);
+  EXPECT_EQ(F4E2M1ToFloat(3), 1.5f);
+  EXPECT_EQ(F4E2M1ToFloat(15), -6.0f);
 }
 
 TEST(DType, SizesAndNames) {

@@ -41,8 +41,8 @@ TEST_P(HostileConfigTest, EveryNumberMayBeAnything) {
 INSTANTIATE_TEST_SUITE_P(Families, HostileConfigTest,
                          testing::Values("bert", "deepseek_v2", "deepseek_v2_lite", "lfm2", "llama",
                                          "mamba2", "ministral3", "mistral3_wrapper", "mixtral",
-                                         "qwen2_moe", "qwen2_swa", "qwen3", "qwen3_moe", "t5",
-                                         "t5_v1_1"));
+                                         "qwen2_moe", "qwen2_swa", "qwen3", "qwen3_moe",
+                                         "qwen3_next", "t5", "t5_v1_1"));
 
 struct Edit {
   const char* golden;

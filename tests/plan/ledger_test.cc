@@ -85,14 +85,31 @@ TEST(MemoryLedger, LatentAttentionDerivesItsAbsorbedWeights) {
   }
 }
 
+// MXFP4 codes are decoded layer by layer and given up: held are bf16 numbers, two bytes each.
+TEST(MemoryLedger, DecodedWeightsInClosedForm) {
+  const Sizes s("gpt_oss_mxfp4");
+  const int64_t experts = s.Int("num_local_experts");
+  const int64_t numbers = experts * s.Mlp();  // of a layer
+  const int64_t qkv = (s.heads + 2 * s.kv_heads) * s.head_dim;
+  const int64_t matrices = s.layers * (s.Attention() + experts * s.hidden) + 2 * s.vocab * s.hidden;
+  const int64_t vectors = s.layers * (2 * s.hidden + qkv + s.hidden + s.heads +
+                                      experts * (1 + 2 * s.Int("intermediate_size") + s.hidden)) +
+                          s.hidden;
+  const MemoryLedger memory = Planned("gpt_oss_mxfp4")->memory;
+  EXPECT_EQ(memory.weights_derived, 2 * s.layers * numbers);
+  EXPECT_EQ(memory.weights_held, 2 * matrices + 4 * vectors);
+  EXPECT_EQ(memory.construction, numbers / 2 + numbers / 32);
+}
+
 // Any golden and any container: the bytes of the tensors in the headers, but for those skipped.
 TEST(MemoryLedger, StoredWeightsAreTheFilesBytes) {
   std::vector<std::string> paths;
-  for (const char* golden : {"bert", "deepseek_v2", "lfm2", "llama", "llama_bias", "llama_hd64",
+  for (const char* golden : {"bert", "deepseek_v2", "gemma2", "gemma3_wrapper", "gpt_oss",
+                             "gpt_oss_mxfp4", "lfm2", "llama", "llama_bias", "llama_hd64",
                              "llama_tied_fp32_sharded", "mamba2", "mixtral", "t5", "t5_v1_1"}) {
     paths.push_back(test::DataPath(std::string("goldens/") + golden));
   }
-  for (const char* file : {"llama_f16", "llama_q4_0"}) {
+  for (const char* file : {"gemma3_q8_0", "llama_f16", "llama_q4_0"}) {
     paths.push_back(test::DataPath(std::string("goldens_gguf/") + file + ".gguf"));
   }
   for (const std::string& path : paths) {
