@@ -76,10 +76,10 @@ constexpr KernelRow kRows[] = {
 
 }  // namespace
 
-BackendTable BuiltinBackends(const KernelTable& kernels) {
+BackendTable BuiltinBackends(const KernelTable& kernels, AttentionJit jit) {
   BackendTable table;
   table.rows.assign(std::begin(kRows), std::end(kRows));
-  table.backends = {backends::MakeNative(kernels), backends::MakeFlashInfer(kernels),
+  table.backends = {backends::MakeNative(kernels), backends::MakeFlashInfer(kernels, {.jit = jit}),
                     backends::MakeVanilla(kernels)};
   table.aliases = {{"TRTLLM", "NATIVE"}};  // TensorRT-LLM's name for its own paged backend
   return table;

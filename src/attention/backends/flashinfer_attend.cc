@@ -14,7 +14,9 @@ constexpr int64_t kMaxStates = 128;
 constexpr int64_t kMaxBlockRows = 32;
 
 int64_t KernelFloats(const HeadGeometry& h) {
-  return RoundUp(OnlineScratchFloats(h.k_width, h.v_width), StateFloats(0));
+  return RoundUp(
+      OnlineScratchFloats(h.k_width, h.v_width) + CompiledKernel::MoreScratchFloats(h.k_width),
+      StateFloats(0));
 }
 int64_t StatesFloats(const HeadGeometry& h) {
   return BlockRowsOf(h) * h.group() * StateFloats(h.v_width);
@@ -70,7 +72,7 @@ int64_t AttendScratchBytes(const HeadGeometry& heads) {
 Attender::Attender(const AttendRecord& record, const RunContext& context)
     : a_(record),
       context_(context),
-      facts_(*record.layer.facts),
+      facts_(static_cast<const FlashInferFacts&>(*record.layer.facts)),
       heads_(facts_.heads()),
       rules_(facts_.Rules()),
       by_position_(rules_.window > 0 || rules_.chunk > 0 || rules_.alibi != nullptr ||
@@ -89,7 +91,11 @@ void Attender::AddSegment(const RowBlock& block, int64_t kv_head, const Keys& se
   if (!segment.pages.empty()) args.source.pages = segment.pages.data();
   args.key_begin = segment.begin;
   args.key_end = std::min(args.key_end, segment.end);
-  facts_.kernels().online(args, sums, kernel);
+  if (facts_.compiled() != nullptr) {
+    facts_.compiled()->Attend(args, sums, kernel);
+  } else {
+    facts_.kernels().online(args, sums, kernel);
+  }
   for (int64_t row = 0; row < args.rows; ++row) {
     for (int64_t g = 0; g < args.group; ++g) {
       float* sum = sums.state + row * sums.row_stride + g * sums.head_stride;
