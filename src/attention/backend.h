@@ -6,10 +6,13 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "tenon/attention/attention_spec.h"
 #include "tenon/attention/step_layout.h"
+#include "tenon/base/status.h"
 #include "tenon/ops/rope.h"
 
 namespace tenon {
@@ -92,6 +95,13 @@ class MlaLayer {
   virtual Partial Merge(Tape& tape, const Partial& a, const Partial& b) const = 0;
 };
 
+// Kernels compiled on demand, by backends that have such.
+enum class AttentionJit {
+  kOff,
+  kAuto,     // where a compiler, or what one has left, is at hand
+  kRequire,  // or an error
+};
+
 class AttentionBackend {
  public:
   virtual ~AttentionBackend() = default;
@@ -103,6 +113,13 @@ class AttentionBackend {
   // hand. No allocation in a steady step.
   virtual std::unique_ptr<StepPlan> CreatePlan(int group, const CacheSpec& spec) const = 0;
   virtual void Prepare(const StepLayout& layout, StepPlan& plan) const = 0;
+  // Of a backend that makes kernels for the layers created so far. Planning makes none: a line for
+  // the ledger about each, or why one that is required cannot be. Loading makes them, before
+  // anything runs.
+  virtual Result<std::vector<std::string>> PlanKernels() const {
+    return std::vector<std::string>();
+  }
+  virtual Status LoadKernels() const { return {}; }
 };
 
 }  // namespace tenon

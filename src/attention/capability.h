@@ -130,7 +130,7 @@ struct BackendTable {
   const AttentionBackend* Find(std::string_view name) const;
 };
 // NATIVE, FLASHINFER and VANILLA with the given kernels.
-BackendTable BuiltinBackends(const KernelTable& kernels);
+BackendTable BuiltinBackends(const KernelTable& kernels, AttentionJit jit = AttentionJit::kOff);
 
 // The table for people: one line per kernel, one column per attribute.
 struct CapabilityList {

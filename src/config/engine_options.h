@@ -33,6 +33,7 @@ struct EngineOptions {
   Sourced<std::string> weights;       // auto | in-place | packed
   Sourced<bool> deterministic;        // the same bits whatever the threads and the batch
   Sourced<std::string> attn_backend;  // "auto" or a backend's name
+  Sourced<std::string> attn_jit;      // off | auto | require
   Sourced<std::string> kv_dtype;      // auto, a name of KvDTypes, or "full=NAME,window=NAME"
   Sourced<std::optional<int64_t>> page_tokens;
   Sourced<std::optional<int64_t>> kv_tokens;

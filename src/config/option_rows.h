@@ -53,6 +53,11 @@ inline constexpr OptionRow kOptionRows[] = {
      "the kernels read best; auto: packed where that pays"},
     {"attn-backend", OptionKind::kEnum, &EngineOptions::attn_backend, "auto", "auto|{attn-backend}",
      0, 0, "", kPlans, "attention backend of all layers; auto: the first that supports the model"},
+    {"attn-jit", OptionKind::kEnum, &EngineOptions::attn_jit, "auto", "off|auto|require", 0, 0, "",
+     kPlans,
+     "attention kernels of FLASHINFER compiled while a model loads: off, where a compiler is "
+     "found, "
+     "or nothing else"},
     {"kv-dtype", OptionKind::kEnum, &EngineOptions::kv_dtype, "auto",
      "auto|f32|bf16|fp16|fp8|fp8_e4m3|int8|nvfp4", 0, 0, "", kPlans,
      "format of cached keys and values, of layers with a window or chunk (window) and without "

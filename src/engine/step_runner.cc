@@ -37,6 +37,8 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Load(std::unique_ptr<PlannedMode
                                plan->context->options.mapping.world()));
   }
   std::unique_ptr<StepRunner> runner(new StepRunner(std::move(plan)));
+  for (const auto& backend : runner->plan_->backends.backends)
+    TN_RETURN_IF_ERROR(backend->LoadKernels());
   TN_ASSIGN_OR_RETURN(runner->packed_weights_, LoadWeights(*runner->plan_, runner->team_));
   PlannedModel& p = *runner->plan_;
   TN_ASSIGN_OR_RETURN(runner->cache_,

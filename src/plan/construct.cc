@@ -116,6 +116,30 @@ void RecordHeldForms(PlannedModel& plan) {
   plan.context->Record(std::move(decision));
 }
 
+// Kernels that backends will make for their layers while the model loads, or why they cannot.
+Status RecordKernels(PlannedModel& plan) {
+  const Sourced<std::string>& wanted = plan.options.attn_jit;
+  bool any = false;
+  for (const auto& backend : plan.backends.backends) {
+    TN_ASSIGN_OR_RETURN(const auto notes, backend->PlanKernels());
+    for (const std::string& note : notes) {
+      const size_t colon = note.find(": ");
+      plan.context->Record({.field = "attention.kernels",
+                            .requested = wanted.value,
+                            .resolved = note.substr(0, colon),
+                            .by = std::string(backend->name()),
+                            .why = note.substr(colon + 2)});
+      any = true;
+    }
+  }
+  if (any || !EqualsIgnoreCase(wanted.value, "require")) return {};
+  return UsageError(
+      fmt::format("attn-jit = require (set by {}), but no layer's backend compiles kernels; fix: "
+                  "--attn-backend "
+                  "FLASHINFER, or --attn-jit auto",
+                  wanted.origin.Text()));
+}
+
 }  // namespace
 
 Status Construct(PlannedModel& plan) {
@@ -126,6 +150,7 @@ Status Construct(PlannedModel& plan) {
   TN_RETURN_IF_ERROR(CheckKvKinds(plan));
   for (Module* module : context.modules) module->SelectAttention(context);
   TN_RETURN_IF_ERROR(context.Errors());
+  TN_RETURN_IF_ERROR(RecordKernels(plan));
   for (Module* module : context.modules) module->CreateWeights(context);
   if (plan.index != nullptr && context.errors.empty()) CheckUnused(plan);
   if (context.idle_input_scales > 0) {

@@ -19,6 +19,11 @@ void AddPluginBackends(PlannedModel& plan) {
   }
 }
 
+AttentionJit JitOf(const std::string& value) {
+  if (EqualsIgnoreCase(value, "off")) return AttentionJit::kOff;
+  return EqualsIgnoreCase(value, "require") ? AttentionJit::kRequire : AttentionJit::kAuto;
+}
+
 // An unknown name is one mistake, not one for each layer.
 Status CheckBackendName(const Sourced<std::string>& wanted, const BackendTable& table) {
   if (EqualsIgnoreCase(wanted.value, "auto") || table.Find(wanted.value) != nullptr) return {};
@@ -170,7 +175,7 @@ Status PrepareContext(PlannedModel& plan) {
   context.options.headless = plan.resolution.headless;
   context.options.mla_context_chunk = options.mla_context_chunk.value;
   context.options.deterministic = options.deterministic.value;
-  plan.backends = BuiltinBackends(*plan.kernels);
+  plan.backends = BuiltinBackends(*plan.kernels, JitOf(options.attn_jit.value));
   AddPluginBackends(plan);
   context.backends = &plan.backends;
   context.linear_methods = &plan.linear_methods;

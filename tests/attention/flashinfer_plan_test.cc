@@ -195,14 +195,6 @@ TEST(FlashInferPlan, OneLongSequenceIsSplit) {
   EXPECT_TRUE(plan.joins().empty());
 }
 
-// A chunk's size follows from the sequence's own length.
-TEST(FlashInferPlan, ChunkSizes) {
-  EXPECT_EQ(FlashInferPlan::ChunkFor(1, std::nullopt), 128);
-  EXPECT_EQ(FlashInferPlan::ChunkFor(8192, std::nullopt), 128);
-  EXPECT_EQ(FlashInferPlan::ChunkFor(8193, std::nullopt), 256);
-  EXPECT_EQ(FlashInferPlan::ChunkFor(100000, 1000), 128);
-}
-
 // What sequences share is read once for all of them, also when they are no neighbours in the step.
 TEST(FlashInferPlan, SharedPrefixesAreAttendedOnce) {
   CacheSpec spec;

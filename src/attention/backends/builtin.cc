@@ -53,11 +53,10 @@ constexpr KernelRow VanillaRow(AttentionPhase phase) {
   return row;
 }
 
-// Everything but chunks. Shared prefixes are attended for several sequences at once, and a prompt's
-// chunk decides how its keys are split: bits depend on the batch.
+// Everything but chunks.
 constexpr KernelRow FlashInferRow(AttentionPhase phase) {
   KernelRow row = Generic("FLASHINFER", "generic", phase, Of(KvLayout::kNhd, KvLayout::kHnd));
-  row.features &= ~(Feature::kChunk | Feature::kDeterministic);
+  row.features &= ~static_cast<FeatureSet>(Feature::kChunk);
   row.features = row.features | Feature::kCustomMask;
   return row;
 }
@@ -77,10 +76,10 @@ constexpr KernelRow kRows[] = {
 
 }  // namespace
 
-BackendTable BuiltinBackends(const KernelTable& kernels) {
+BackendTable BuiltinBackends(const KernelTable& kernels, AttentionJit jit) {
   BackendTable table;
   table.rows.assign(std::begin(kRows), std::end(kRows));
-  table.backends = {backends::MakeNative(kernels), backends::MakeFlashInfer(kernels),
+  table.backends = {backends::MakeNative(kernels), backends::MakeFlashInfer(kernels, {.jit = jit}),
                     backends::MakeVanilla(kernels)};
   table.aliases = {{"TRTLLM", "NATIVE"}};  // TensorRT-LLM's name for its own paged backend
   return table;

@@ -9,7 +9,8 @@
 namespace tenon::backends {
 namespace {
 
-constexpr const char* kName = "FLASHINFER/generic";
+constexpr const char* kGenericName = "FLASHINFER/generic";
+constexpr const char* kCompiledName = "FLASHINFER/compiled";
 
 // A record's work is handed out in about this many units, whatever the step holds.
 constexpr int64_t kUnits = 128;
@@ -32,7 +33,7 @@ void RunItem(const AttendRecord& a, const RunContext& context, const Attender& a
   const HeadGeometry& h = a.layer.facts->heads();
   const auto runs = plan.runs(item);
   const Attender::Keys keys{plan.pages().PagesOf(item.request), item.key_begin, item.key_end,
-                            item.chunk, item.shared};
+                            plan.segments(), item.shared};
   if (item.slot < 0) return attender.ToOutput(runs[0], kv_head, keys);
   attender.ToSlots(
       runs, kv_head, keys,
@@ -113,7 +114,7 @@ void RunDense(const AttendRecord& a, const RunContext& context, int64_t begin, i
                        r.begin + (blocks - 1 - first / h.kv_heads) * block_rows, 0};
         block.rows = std::min(block_rows, r.end - block.row);
         attender.ToOutput(block, first % h.kv_heads,
-                          {.end = keys, .chunk = FlashInferPlan::ChunkFor(keys, std::nullopt)});
+                          {.end = keys, .segments = Segments::Of(a.layer.facts->layout())});
       }
       first -= blocks * h.kv_heads;
     }
@@ -124,7 +125,7 @@ MlaLayer::Partial RecordDense(Tape& tape, const AttendInput& input, const LayerA
                               const char* op, bool with_stats) {
   const HeadGeometry& h = layer.facts->heads();
   const MlaLayer::Partial target = NewPartial(tape, *layer.facts, input.q.dim(0), with_stats);
-  RecordBuilder<AttendRecord> record(tape, op, kName);
+  RecordBuilder<AttendRecord> record(tape, op, kGenericName);
   FillAttend(tape, input, layer, record);
   const int64_t shares = std::clamp<int64_t>(input.q.dim(0) * h.kv_heads, 1, kDenseShares);
   record.args().shares = shares;
@@ -148,7 +149,8 @@ Value RecordPaged(Tape& tape, const Value& q, const LayerArgs& layer, const Step
     record.Update(&AttendRecord::out, out).Update(&AttendRecord::slots, slots);
   };
   const int64_t units = UnitsPerHead(h) * h.kv_heads;
-  RecordBuilder<AttendRecord> items(tape, op, kName);
+  const bool compiled = static_cast<const FlashInferFacts&>(*layer.facts).compiled() != nullptr;
+  RecordBuilder<AttendRecord> items(tape, op, compiled ? kCompiledName : kGenericName);
   fill(items, units);
   items.Commit<RunItems>({.items = units, .scratch_bytes = AttendScratchBytes(h)});
   RecordBuilder<AttendRecord> joins(tape, op, "reference/attention_merge");
@@ -161,8 +163,10 @@ Value RecordPaged(Tape& tape, const Value& q, const LayerArgs& layer, const Step
 
 class FlashInferLayer final : public AttentionLayer {
  public:
-  FlashInferLayer(const AttentionSpec& spec, const AttentionKernels& kernels)
-      : facts_(spec, spec.kv_layout.value_or(KvLayout::kNhd), GeometryOf(spec), kernels) {}
+  FlashInferLayer(const AttentionSpec& spec, const AttentionKernels& kernels,
+                  const CompiledKernel* compiled)
+      : facts_(spec, spec.kv_layout.value_or(KvLayout::kNhd), GeometryOf(spec), kernels, compiled) {
+  }
 
   Value Run(Tape& tape, const QkvView& qkv, const AttentionCall& call) const override {
     const LayerArgs layer{&facts_, call.layout, call.cache};
@@ -178,14 +182,14 @@ class FlashInferLayer final : public AttentionLayer {
   }
 
  private:
-  const LayerFacts facts_;
+  const FlashInferFacts facts_;
 };
 
 class FlashInferMla final : public MlaLayer {
  public:
   FlashInferMla(const AttentionSpec& spec, const AttentionKernels& kernels)
-      : latent_(spec, KvLayout::kRow, LatentGeometryOf(spec), kernels),
-        expanded_(spec, KvLayout::kRow, ExpandedGeometryOf(spec), kernels) {}
+      : latent_(spec, KvLayout::kRow, LatentGeometryOf(spec), kernels, nullptr),
+        expanded_(spec, KvLayout::kRow, ExpandedGeometryOf(spec), kernels, nullptr) {}
 
   void Append(Tape& tape, const Value& latent, const AttentionCall& call) const override {
     RecordAppendLatent(tape, {&latent_, call.layout, call.cache}, latent);
@@ -206,41 +210,47 @@ class FlashInferMla final : public MlaLayer {
   }
 
  private:
-  const LayerFacts latent_;
-  const LayerFacts expanded_;
+  const FlashInferFacts latent_;
+  const FlashInferFacts expanded_;
 };
 
 // Page tables in compressed rows, a plan of balanced work per step, states merged by their
 // log-sum-exp, prefixes of several sequences attended once.
 class FlashInfer final : public AttentionBackend {
  public:
-  FlashInfer(const AttentionKernels& kernels, const FlashInferOptions& options)
-      : kernels_(kernels), options_(options) {}
+  FlashInfer(const KernelTable& kernels, const FlashInferOptions& options)
+      : kernels_(kernels.attention),
+        cascade_(options.cascade),
+        variants_(std::make_unique<KernelVariants>(kernels.isa, options.jit, options.hooks)) {}
   std::string_view name() const override { return "FLASHINFER"; }
   KvLayout layout() const override { return KvLayout::kNhd; }
   std::unique_ptr<AttentionLayer> CreateLayer(const AttentionSpec& spec) const override {
-    return std::make_unique<FlashInferLayer>(spec, kernels_);
+    return std::make_unique<FlashInferLayer>(spec, kernels_, variants_->For(spec));
   }
   std::unique_ptr<MlaLayer> CreateMlaLayer(const AttentionSpec& spec) const override {
+    variants_->For(spec);  // there is none, which may be an error
     return std::make_unique<FlashInferMla>(spec, kernels_);
   }
   std::unique_ptr<StepPlan> CreatePlan(int group, const CacheSpec& spec) const override {
-    return std::make_unique<FlashInferPlan>(group, spec, options_.cascade);
+    return std::make_unique<FlashInferPlan>(group, spec, cascade_);
   }
   void Prepare(const StepLayout& layout, StepPlan& plan) const override {
     static_cast<FlashInferPlan&>(plan).Prepare(layout);
   }
+  Result<std::vector<std::string>> PlanKernels() const override { return variants_->Plan(); }
+  Status LoadKernels() const override { return variants_->Load(); }
 
  private:
   const AttentionKernels& kernels_;
-  const FlashInferOptions options_;
+  const bool cascade_;
+  const std::unique_ptr<KernelVariants> variants_;
 };
 
 }  // namespace
 
 std::shared_ptr<const AttentionBackend> MakeFlashInfer(const KernelTable& kernels,
                                                        const FlashInferOptions& options) {
-  return std::make_shared<FlashInfer>(kernels.attention, options);
+  return std::make_shared<FlashInfer>(kernels, options);
 }
 
 }  // namespace tenon::backends

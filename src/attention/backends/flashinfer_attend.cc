@@ -14,17 +14,19 @@ constexpr int64_t kMaxStates = 128;
 constexpr int64_t kMaxBlockRows = 32;
 
 int64_t KernelFloats(const HeadGeometry& h) {
-  return RoundUp(OnlineScratchFloats(h.k_width, h.v_width), StateFloats(0));
+  return RoundUp(
+      OnlineScratchFloats(h.k_width, h.v_width) + CompiledKernel::MoreScratchFloats(h.k_width),
+      StateFloats(0));
 }
 int64_t StatesFloats(const HeadGeometry& h) {
   return BlockRowsOf(h) * h.group() * StateFloats(h.v_width);
 }
 
-// Calls use(begin, end) for the chunks of a range.
+// Calls use(begin, end) for the segments of a range.
 template <typename Use>
-void ForChunks(const Attender::Keys& keys, Use use) {
+void ForSegments(const Attender::Keys& keys, Use use) {
   for (int64_t begin = keys.begin; begin < keys.end;) {
-    const int64_t end = std::min(keys.end, (begin / keys.chunk + 1) * keys.chunk);
+    const int64_t end = std::min(keys.end, keys.segments.EndAfter(begin));
     use(begin, end);
     begin = end;
   }
@@ -70,7 +72,7 @@ int64_t AttendScratchBytes(const HeadGeometry& heads) {
 Attender::Attender(const AttendRecord& record, const RunContext& context)
     : a_(record),
       context_(context),
-      facts_(*record.layer.facts),
+      facts_(static_cast<const FlashInferFacts&>(*record.layer.facts)),
       heads_(facts_.heads()),
       rules_(facts_.Rules()),
       by_position_(rules_.window > 0 || rules_.chunk > 0 || rules_.alibi != nullptr ||
@@ -78,18 +80,22 @@ Attender::Attender(const AttendRecord& record, const RunContext& context)
   if (record.source == KeySource::kGathered) rules_.sinks = nullptr;  // counted with the own rows
 }
 
-void Attender::AddChunk(const RowBlock& block, int64_t kv_head, const Keys& chunk,
-                        const AttendState& target, bool first) const {
+void Attender::AddSegment(const RowBlock& block, int64_t kv_head, const Keys& segment,
+                          const AttendState& target, bool first) const {
   auto* kernel = reinterpret_cast<float*>(context_.scratch);
   const int64_t width = StateFloats(heads_.v_width);
   const AttendState sums{kernel + KernelFloats(heads_), heads_.group() * width, width};
   ScoreRules rules = rules_;
-  rules.causal &= !chunk.shared;
+  rules.causal &= !segment.shared;
   AttendArgs args = ArgsOf(a_, context_, rules, block, kv_head);
-  if (!chunk.pages.empty()) args.source.pages = chunk.pages.data();
-  args.key_begin = chunk.begin;
-  args.key_end = std::min(args.key_end, chunk.end);
-  facts_.kernels().online(args, sums, kernel);
+  if (!segment.pages.empty()) args.source.pages = segment.pages.data();
+  args.key_begin = segment.begin;
+  args.key_end = std::min(args.key_end, segment.end);
+  if (facts_.compiled() != nullptr) {
+    facts_.compiled()->Attend(args, sums, kernel);
+  } else {
+    facts_.kernels().online(args, sums, kernel);
+  }
   for (int64_t row = 0; row < args.rows; ++row) {
     for (int64_t g = 0; g < args.group; ++g) {
       float* sum = sums.state + row * sums.row_stride + g * sums.head_stride;
@@ -122,9 +128,9 @@ void Attender::ToOutput(RowBlock rows, int64_t kv_head, const Keys& keys) const 
       for (int64_t i = 0; i < block.rows * heads_.group(); ++i)
         ClearState(heads_.v_width, all.state + i * width);
     }
-    ForChunks(keys, [&](int64_t begin, int64_t end) {
-      AddChunk(block, kv_head, {keys.pages, begin, end, keys.chunk, keys.shared}, all,
-               begin == keys.begin);
+    ForSegments(keys, [&](int64_t begin, int64_t end) {
+      AddSegment(block, kv_head, {keys.pages, begin, end, keys.segments, keys.shared}, all,
+                 begin == keys.begin);
     });
     for (int64_t row = 0; row < block.rows; ++row) {
       for (int64_t g = 0; g < heads_.group(); ++g) {
@@ -142,12 +148,12 @@ void Attender::ToOutput(RowBlock rows, int64_t kv_head, const Keys& keys) const 
 void Attender::ToSlots(std::span<const RowBlock> runs, int64_t kv_head, const Keys& keys,
                        float* slots) const {
   const int64_t width = StateFloats(heads_.v_width);
-  ForChunks(keys, [&](int64_t begin, int64_t end) {
+  ForSegments(keys, [&](int64_t begin, int64_t end) {
     float* slot = slots + kv_head * heads_.group() * width;
     for (const RowBlock& run : runs) {
       ForBlocks(run, keys.shared, [&](const RowBlock& block) {
-        AddChunk(block, kv_head, {keys.pages, begin, end, keys.chunk, keys.shared},
-                 {slot, heads_.heads * width, width}, begin == keys.begin);
+        AddSegment(block, kv_head, {keys.pages, begin, end, keys.segments, keys.shared},
+                   {slot, heads_.heads * width, width}, begin == keys.begin);
         slot += block.rows * heads_.heads * width;
       });
     }

@@ -2,9 +2,23 @@
 // What is computed where is the plan's. Private to the backend. Runs on the team.
 #pragma once
 
+#include "tenon/attention/backends/flashinfer_variants.h"
+#include "tenon/attention/backends/native_plan.h"
 #include "tenon/attention/backends/paged_layer.h"
 
 namespace tenon::backends {
+
+// A layer's facts, and its compiled kernel if it has one.
+class FlashInferFacts final : public LayerFacts {
+ public:
+  FlashInferFacts(const AttentionSpec& spec, KvLayout layout, const HeadGeometry& heads,
+                  const AttentionKernels& kernels, const CompiledKernel* compiled)
+      : LayerFacts(spec, layout, heads, kernels), compiled_(compiled) {}
+  const CompiledKernel* compiled() const { return compiled_; }
+
+ private:
+  const CompiledKernel* compiled_;
+};
 
 // The partial state of one row and head over some keys, StateFloats long: V, normalised [v_width];
 // s, the natural logarithm of the sum of exp(score); then 1. Without visible keys V = 0, s = -inf,
@@ -21,7 +35,7 @@ void ClearState(int64_t v_width, float* state);
 int64_t BlockRowsOf(const HeadGeometry& heads);
 int64_t AttendScratchBytes(const HeadGeometry& heads);
 
-// A record's work, with the memory of the thread that does it.
+// The work of a record whose layer has FlashInferFacts, with the memory of the thread that does it.
 class Attender {
  public:
   Attender(const AttendRecord& record, const RunContext& context);
@@ -29,7 +43,7 @@ class Attender {
   struct Keys {
     std::span<const int32_t> pages = {};  // empty: dense rows
     int64_t begin = 0, end = 0;
-    int64_t chunk = 0;    // summed up by themselves: those in [i * chunk, (i + 1) * chunk)
+    Segments segments;    // summed up by themselves
     bool shared = false;  // seen by every row, whatever request it is of
   };
   // All keys of the rows, to the record's results.
@@ -39,16 +53,16 @@ class Attender {
                float* slots) const;
 
  private:
-  // States of the rows over one chunk, merged into `target` unless it is the first.
-  void AddChunk(const RowBlock& block, int64_t kv_head, const Keys& chunk,
-                const AttendState& target, bool first) const;
+  // States of the rows over one segment, merged into `target` unless it is the first.
+  void AddSegment(const RowBlock& block, int64_t kv_head, const Keys& segment,
+                  const AttendState& target, bool first) const;
   // Blocks of the run that one kernel call may take.
   template <typename Use>
   void ForBlocks(const RowBlock& run, bool shared, Use use) const;
 
   const AttendRecord& a_;
   const RunContext& context_;
-  const LayerFacts& facts_;
+  const FlashInferFacts& facts_;
   const HeadGeometry& heads_;
   ScoreRules rules_;
   bool by_position_;  // scores depend on where a row is, not only on what it sees

@@ -4,13 +4,15 @@
 
 namespace tenon::backends {
 
-int64_t SharedPrefixes::Common(const CsrPages& pages, const Candidate& a, const Candidate& b) {
-  if (a.chunk != b.chunk) return 0;
+int64_t SharedPrefixes::Common(const CsrPages& pages, const Candidate& a,
+                               const Candidate& b) const {
   const auto mine = pages.PagesOf(a.request);
   const auto other = pages.PagesOf(b.request);
   const auto end = std::mismatch(mine.begin(), mine.end(), other.begin(), other.end());
   const int64_t same = (end.first - mine.begin()) * pages.page_tokens();
-  const int64_t keys = std::min({same, a.keys, b.keys}) / a.chunk * a.chunk;
+  const int64_t most = std::min({same, a.keys, b.keys});
+  int64_t keys = 0;
+  for (int64_t at = segments_.EndAfter(0); at <= most; at = segments_.EndAfter(at)) keys = at;
   return keys < kMinKeys ? 0 : keys;
 }
 
@@ -20,7 +22,6 @@ void SharedPrefixes::Find(const CsrPages& pages, std::span<const Candidate> cand
   groups_.clear();
   // By page ids: those with the longest common prefix become neighbours.
   std::sort(sorted_.begin(), sorted_.end(), [&](const Candidate& a, const Candidate& b) {
-    if (a.chunk != b.chunk) return a.chunk < b.chunk;
     const auto mine = pages.PagesOf(a.request);
     const auto other = pages.PagesOf(b.request);
     const auto end = std::mismatch(mine.begin(), mine.end(), other.begin(), other.end());
@@ -44,7 +45,7 @@ void SharedPrefixes::Find(const CsrPages& pages, std::span<const Candidate> cand
       keys = more;
     }
     const Group group{static_cast<int32_t>(members_.size()), static_cast<int32_t>(next + 1 - i),
-                      keys, sorted_[i].chunk};
+                      keys};
     for (; i <= next; ++i) members_.push_back(sorted_[i].request);
     std::sort(members_.end() - group.count, members_.end());
     groups_.push_back(group);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tenon/attention/backends/flashinfer_pages.h"
+#include "tenon/attention/backends/native_plan.h"
 
 namespace tenon::backends {
 
@@ -15,19 +16,18 @@ class SharedPrefixes {
   // Shorter prefixes cost more in partial sums than reading their keys again.
   static constexpr int64_t kMinKeys = 256;
 
-  // A request that may share: `keys` are seen by each of its rows, summed up `chunk` at a time.
+  explicit SharedPrefixes(Segments segments) : segments_(segments) {}
+
+  // A request that may share: `keys` are seen by each of its rows.
   struct Candidate {
     int32_t request = 0;
     int64_t keys = 0;
-    int64_t chunk = 0;
   };
-  // Candidates of equal chunk, in the order of requests, whose first `keys` keys (whole chunks) lie
-  // in the same pages.
+  // Requests, in their order, whose first `keys` keys (whole segments) lie in the same pages.
   struct Group {
     int32_t first = 0;  // of members()
     int32_t count = 0;
     int64_t keys = 0;
-    int64_t chunk = 0;
   };
 
   // No request is in two groups. Allocates only when there are more candidates than ever before.
@@ -39,9 +39,10 @@ class SharedPrefixes {
   }
 
  private:
-  // Keys of the leading whole chunks that both have in common.
-  static int64_t Common(const CsrPages& pages, const Candidate& a, const Candidate& b);
+  // Keys of the leading whole segments that both have in common.
+  int64_t Common(const CsrPages& pages, const Candidate& a, const Candidate& b) const;
 
+  Segments segments_;
   std::vector<Candidate> sorted_;
   std::vector<int32_t> members_;
   std::vector<Group> groups_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "tenon/attention/backends/native_plan.h"
 #include "tenon/tensor/buffer.h"
 
 namespace tenon::backends {
@@ -14,34 +13,17 @@ constexpr int64_t kSplitBelow = 16;
 // What a key costs by itself, in rows that attend it.
 constexpr int64_t kKeyCost = 4;
 
-// Chunks are a power of two of keys that cuts them into at most this many.
-constexpr int64_t kMaxChunks = 64;
-constexpr int64_t kMinChunk = 128;
-
 int64_t CostOf(int64_t rows, int64_t keys) { return 2 * rows + keys * (rows + kKeyCost); }
 
 }  // namespace
-
-int64_t FlashInferPlan::ChunkFor(int64_t keys, std::optional<int64_t> window) {
-  if (window) keys = std::min(keys, *window + kTileRows);
-  int64_t chunk = kMinChunk;
-  while (chunk * kMaxChunks < keys) chunk *= 2;
-  return chunk;
-}
-
-int64_t FlashInferPlan::CountOf(int64_t begin, int64_t end, int64_t chunk) {
-  return CeilDiv(end, chunk) - begin / chunk;
-}
 
 void FlashInferPlan::AddTiles(const StepRequest& request, int32_t index) {
   const bool cross = spec_.kind == CacheKind::kCross;
   const int64_t keys = pages_.LengthOf(index);
   const bool causal = !cross && request.mask == nullptr;
-  const int64_t chunk = ChunkFor(keys, cross ? std::nullopt : spec_.window);
   for (int64_t row = request.begin; row < request.end; row += kTileRows) {
     Tile tile;
     tile.block = {index, row, std::min<int64_t>(request.end - row, kTileRows)};
-    tile.chunk = chunk;
     const int64_t first = keys - (request.end - row);  // the key that is the first row itself
     tile.key_end = causal ? first + tile.block.rows : keys;
     if (spec_.window && !cross) tile.key_begin = std::max<int64_t>(0, first + 1 - *spec_.window);
@@ -67,16 +49,15 @@ void FlashInferPlan::AddItem(Item item, std::span<const RowBlock> blocks) {
   items_.push_back(item);
 }
 
-// One item per chunk of keys, each with slots of its own.
+// One item per segment of keys, each with slots of its own.
 void FlashInferPlan::AddParts(Item item, std::span<const RowBlock> blocks) {
   int64_t rows = 0;
   for (const RowBlock& block : blocks) rows += block.rows;
-  const int64_t begin = item.key_begin;
   const int64_t end = item.key_end;
-  for (int64_t at = begin / item.chunk * item.chunk; at < end; at += item.chunk) {
-    item.key_begin = std::max(begin, at);
-    item.key_end = std::min(at + item.chunk, end);
+  while (item.key_begin < end) {
+    item.key_end = std::min(segments_.EndAfter(item.key_begin), end);
     AddItem(item, blocks);
+    item.key_begin = item.key_end;
     item.slot += rows;
   }
 }
@@ -88,8 +69,7 @@ void FlashInferPlan::FindShared(const StepLayout& layout) {
     const StepRequest& r = layout.requests[i];
     const int64_t rows = r.end - r.begin;
     if (rows == 0 || rows > kMaxCascadeRows || r.mask != nullptr) continue;
-    candidates_.push_back({static_cast<int32_t>(i), r.kv_len - rows,
-                           tiles_[static_cast<size_t>(first_tile_[i])].chunk});
+    candidates_.push_back({static_cast<int32_t>(i), r.kv_len - rows});
   }
   shared_.Find(pages_, candidates_);
   for (const SharedPrefixes::Group& group : shared_.groups()) AddShared(layout, group);
@@ -106,16 +86,15 @@ void FlashInferPlan::AddShared(const StepLayout& layout, const SharedPrefixes::G
     const Tile& tile = tiles_[static_cast<size_t>(first_tile_[static_cast<size_t>(member)])];
     blocks_.push_back({member, r.begin, r.end - r.begin});
     rows += blocks_.back().rows;
-    own_slots += blocks_.back().rows * CountOf(group.keys, tile.key_end, tile.chunk);
+    own_slots += blocks_.back().rows * segments_.CountIn(group.keys, tile.key_end);
   }
-  const int64_t chunks = group.keys / group.chunk;
+  const int64_t segments = segments_.CountIn(0, group.keys);
   const int64_t left = free_slots_ - own_slots;
   if (left < rows) return;
-  const int64_t parts = rows * chunks <= left / 2 ? chunks : 1;
+  const int64_t parts = rows * segments <= left / 2 ? segments : 1;
   Item item;
   item.request = blocks_[0].request;
   item.key_end = group.keys;
-  item.chunk = group.chunk;
   item.slot = next_slot_;
   item.shared = true;
   int64_t slot = item.slot;
@@ -144,10 +123,10 @@ void FlashInferPlan::AddItems() {
     item.request = block.request;
     item.key_begin = tile.key_begin;
     item.key_end = tile.key_end;
-    item.chunk = tile.chunk;
-    const int64_t slots = tile.parts() * block.rows;
+    const int64_t parts = segments_.CountIn(tile.key_begin, tile.key_end);
+    const int64_t slots = parts * block.rows;
     const bool shares = tile.shared.count > 0;
-    const bool splits = tile.parts() > 1 && slots <= free_slots_ &&
+    const bool splits = parts > 1 && slots <= free_slots_ &&
                         CostOf(block.rows, tile.key_end - tile.key_begin) * kSplitBelow > total;
     if (!shares && !splits) {
       AddItem(item, {&block, 1});
@@ -155,7 +134,7 @@ void FlashInferPlan::AddItems() {
     }
     if (!shares) free_slots_ -= slots;  // the others' have been set aside
     item.slot = next_slot_;
-    joins_.push_back({block.row, block.rows, tile.shared, {item.slot, block.rows, tile.parts()}});
+    joins_.push_back({block.row, block.rows, tile.shared, {item.slot, block.rows, parts}});
     next_slot_ += slots;
     AddParts(item, {&block, 1});
   }

@@ -1,7 +1,7 @@
 // FLASHINFER's plan of one cache group's step, made once and read by every layer of the group: page
-// tables, and a list of work balanced over shares. How a sequence's keys are cut follows from its
-// own length, and partial results are always merged in the order of keys: results depend neither on
-// the team, nor on the other sequences, nor on what is split or shared. Private to the backend.
+// tables, and a list of work balanced over shares. Keys are cut into the segments that NATIVE has,
+// whose partial results are merged in the order of keys: results depend neither on the team, nor on
+// the other sequences, nor on what is split or shared. Private to the backend.
 // Prepare on one thread; constant while a tape runs.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include "tenon/attention/backend.h"
 #include "tenon/attention/backends/flashinfer_cascade.h"
 #include "tenon/attention/backends/flashinfer_pages.h"
+#include "tenon/attention/backends/native_plan.h"
 #include "tenon/attention/backends/row_block.h"
 
 namespace tenon::backends {
@@ -26,16 +27,19 @@ class FlashInferPlan final : public StepPlan {
 
   // cascade: prefixes that sequences share are attended once.
   FlashInferPlan(int group, const CacheSpec& spec, bool cascade)
-      : group_(static_cast<size_t>(group)), spec_(spec), cascade_(cascade) {}
+      : group_(static_cast<size_t>(group)),
+        spec_(spec),
+        cascade_(cascade),
+        segments_(Segments::Of(spec.layout)),
+        shared_(segments_) {}
 
   // Partial states that a step may keep: rows of [heads, StateFloats].
   static int64_t SlotsFor(KvLayout layout) { return layout == KvLayout::kRow ? 128 : 512; }
-  // Keys of one partial sum of rows that see `keys` keys. A power of two.
-  static int64_t ChunkFor(int64_t keys, std::optional<int64_t> window);
 
   void Prepare(const StepLayout& layout);
 
   const CsrPages& pages() const { return pages_; }
+  const Segments& segments() const { return segments_; }
   const SharedPrefixes& shared() const { return shared_; }
 
   // Query rows and the keys they attend in one unit, for one kv head at a time.
@@ -44,7 +48,6 @@ class FlashInferPlan final : public StepPlan {
     int32_t first_run = 0, run_count = 0;  // of runs()
     int64_t rows = 0;                      // of all runs
     int64_t key_begin = 0, key_end = 0;
-    int64_t chunk = 0;
     // Of the first row's partial state, the others follow; -1: one run, all keys, straight to the
     // output.
     int64_t slot = -1;
@@ -85,11 +88,8 @@ class FlashInferPlan final : public StepPlan {
   struct Tile {
     RowBlock block;
     int64_t key_begin = 0, key_end = 0;
-    int64_t chunk = 0;
     Parts shared = {};
-    int64_t parts() const { return CountOf(key_begin, key_end, chunk); }
   };
-  static int64_t CountOf(int64_t begin, int64_t end, int64_t chunk);
 
   void AddTiles(const StepRequest& request, int32_t index);
   void FindShared(const StepLayout& layout);
@@ -102,6 +102,7 @@ class FlashInferPlan final : public StepPlan {
   size_t group_;
   CacheSpec spec_;
   bool cascade_;
+  Segments segments_;
   CsrPages pages_;
   SharedPrefixes shared_;
   int64_t free_slots_ = 0;  // that nobody has taken or set aside
