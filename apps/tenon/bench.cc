@@ -66,6 +66,7 @@ void PrintJson(const BenchmarkReport& report, const ModelRunner& runner) {
     entry.Set("test", row.name);
     entry.Set("tokens", row.tokens);
     entry.Set("depth", row.depth);
+    entry.Set("batch", row.batch);
     entry.Set("tokens_per_second", row.tokens_per_second);
     entry.Set("of_limit", row.of_limit);
     Json::Array seconds;
@@ -127,7 +128,12 @@ Status WriteTrace(const ModelRunner& runner, const std::string& path) {
 }
 
 Status Bench(const BenchArguments& arguments) {
-  TN_ASSIGN_OR_RETURN(auto plan, arguments.model.Plan());
+  const int64_t most =
+      *std::max_element(arguments.bench.batches.begin(), arguments.bench.batches.end());
+  TN_ASSIGN_OR_RETURN(auto plan, arguments.model.Plan([&](EngineOptions& options) {
+    if (!options.max_sequences.origin.IsExplicit() && most > 1)
+      options.max_sequences = {most, {Origin::Kind::kUser, "-b"}};
+  }));
   TN_ASSIGN_OR_RETURN(const auto runner, ModelRunner::Load(std::move(plan)));
   if (arguments.profile || !arguments.trace.empty()) runner->steps().Profile();
   TN_ASSIGN_OR_RETURN(const BenchmarkReport report, RunBenchmark(*runner, arguments.bench));
@@ -159,6 +165,12 @@ Action AddBench(CLI::App& app) {
   command->add_option("-d", bench.depths, "Tokens in the cache before: 0,4096")
       ->delimiter(',')
       ->allow_extra_args(false);
+  command
+      ->add_option("-b", bench.batches,
+                   "Sequences that generate at once: 1,8; needs no --max-sequences")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::Range(1, 4096));
   command->add_option("-r", bench.repetitions, "Repetitions of each test")
       ->check(CLI::Range(1, 1000));
   command->add_option("-o", arguments->format, "Output: md, json, csv")

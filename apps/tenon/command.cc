@@ -89,8 +89,10 @@ ModelArguments::ModelArguments(CLI::App& app, Command command) : options(app, co
   app.add_option("MODEL", model, "A Hugging Face directory or a .gguf file")->required();
 }
 
-Result<std::unique_ptr<PlannedModel>> ModelArguments::Plan() const {
+Result<std::unique_ptr<PlannedModel>> ModelArguments::Plan(
+    const std::function<void(EngineOptions&)>& adjust) const {
   TN_ASSIGN_OR_RETURN(EngineOptions resolved, options.Resolve());
+  if (adjust) adjust(resolved);
   const std::unique_ptr<Registry> registry = MakeRegistry();
   return PlanModel(model, std::move(resolved), *registry);
 }

@@ -36,7 +36,9 @@ class TableOptions {
 struct ModelArguments {
   ModelArguments(CLI::App& app, Command command);
   // From the arguments to everything decided; no weight is read.
-  Result<std::unique_ptr<PlannedModel>> Plan() const;
+  // `adjust` sees the options first: for what a command's own arguments ask of the plan.
+  Result<std::unique_ptr<PlannedModel>> Plan(
+      const std::function<void(EngineOptions&)>& adjust = {}) const;
 
   std::string model;
   TableOptions options;

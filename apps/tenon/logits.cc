@@ -60,7 +60,7 @@ Result<std::vector<int32_t>> DecoderIds(const ModelRunner& runner, std::vector<i
 // Runs one sequence from its start; the logits of every row are then in the runner.
 Result<std::vector<int32_t>> RunSequence(ModelRunner& runner, const std::vector<int32_t>& ids,
                                          std::vector<int32_t> decoder_ids, bool has_decoder_ids) {
-  TN_RETURN_IF_ERROR(runner.Reset());
+  runner.Reset();
   if (!runner.has_encoder()) {
     if (has_decoder_ids) return UsageError("decoder ids given, but the model has no encoder");
     TN_RETURN_IF_ERROR(runner.Extend(ids, WantLogits::kAll));

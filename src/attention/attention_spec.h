@@ -71,6 +71,7 @@ struct AttentionSpec {
   const float* const* alibi_slopes = nullptr;  // -> [heads]; null: none
   std::optional<RelativeBias> relative_bias = {};
   std::optional<MlaGeometry> mla = {};
+  bool custom_mask = false;  // requests may bring masks of their own (StepRequest::mask)
 
   // Does a row go out of sight as the sequence grows?
   bool IsLocal() const { return window.has_value() || chunk.has_value(); }

@@ -59,6 +59,9 @@ constexpr FeatureRow kFeatures[] = {
     {Feature::kDeterministic, "deterministic", [](const Spec& s) { return s.deterministic; },
      [](const Spec&) { return std::string("yes"); },
      [](Spec s) { return s.deterministic = true, s; }},
+    {Feature::kCustomMask, "custom_mask", [](const Spec& s) { return s.custom_mask; },
+     [](const Spec&) { return std::string("yes"); },
+     [](Spec s) { return s.custom_mask = true, s; }},
 };
 
 std::string TextOf(int64_t number) { return std::to_string(number); }

@@ -32,6 +32,7 @@ enum class Feature : uint32_t {
   kEncoder = 1u << 8,
   kCross = 1u << 9,
   kMixedKv = 1u << 10,
+  kCustomMask = 1u << 11,
   kDeterministic = 1u << 12,
 };
 using FeatureSet = uint32_t;
@@ -128,7 +129,7 @@ struct BackendTable {
   // Any case, aliases too; null: unknown.
   const AttentionBackend* Find(std::string_view name) const;
 };
-// VANILLA and NATIVE with the given kernels.
+// NATIVE, FLASHINFER and VANILLA with the given kernels.
 BackendTable BuiltinBackends(const KernelTable& kernels);
 
 // The table for people: one line per kernel, one column per attribute.

@@ -22,10 +22,14 @@ struct StepRequest {
   int32_t end = 0;
   int32_t kv_len = 0;     // cached rows after this step's are appended (decoder self attention)
   int32_t cross_len = 0;  // encoder rows of this sequence (cross attention)
+  // Which keys each row sees, in place of causality (a window still counts): bit row * keys + key
+  // in little bit order, 1: seen; keys as many as the layer attends for this request. Null: no
+  // mask. Only layers with AttentionSpec::custom_mask take one.
+  const uint8_t* mask = nullptr;
 };
 
 // The pages of every request in one cache group. Logical page j of request i: pages[i * max_pages +
-// j].
+// j]; anything (PagePool::kDropped) where no query of the step sees a row of the page.
 struct GroupPages {
   const int32_t* pages = nullptr;  // [requests, max_pages]
   int32_t max_pages = 0;

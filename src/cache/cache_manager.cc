@@ -152,6 +152,15 @@ Status CacheManager::Append(int32_t sequence, int64_t tokens) {
   return {};
 }
 
+bool CacheManager::HasRoomFor(int64_t rows) const {
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const CacheSpec& spec = plan_.groups[g].spec;
+    if (!HasRows(g) || spec.window || spec.chunk) continue;
+    if (groups_[g].pool->PagesFor(rows) > groups_[g].pool->free_pages()) return false;
+  }
+  return true;
+}
+
 Status CacheManager::SetCross(int32_t sequence, int64_t rows) {
   Sequence& s = At(sequence);
   TN_CHECK(rows >= 0, "a number of rows");

@@ -97,6 +97,9 @@ class CacheManager {
   int64_t pages(int group) const { return PoolOf(group).pages(); }
   // That Append can take: unused ones and those that only published rows hold.
   int64_t free_pages(int group) const { return PoolOf(group).free_pages(); }
+  // Whether Append would find pages for a new sequence of so many rows that reuses none. Of groups
+  // with a window or chunk, whose sequences take turns with few pages, that is taken for granted.
+  bool HasRoomFor(int64_t rows) const;
   // One group's page tables of several sequences, as StepLayout wants them: row i of `table`
   // [sequences, stride] gets the pages of sequences[i]; the rest of the row is left as it is.
   void CopyPages(int group, std::span<const int32_t> sequences, int64_t stride,

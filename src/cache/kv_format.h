@@ -1,17 +1,6 @@
 // KvFormat: how cached rows of keys and values are stored: the dtypes and their names, the bytes of
 // a row's codes and scales, and where both lie in a page. The one place that says so; how numbers
 // become codes is the kernels' (AttentionKernels::store). Pure functions; thread-safe.
-//
-// A row is one token's numbers of one kv head, K or V. f32, bf16, fp16 and fp8 rows are numbers
-// alone. int8: codes of -127..127 and one fp32 scale. nvfp4: e2m1 codes, two to a byte, and one
-// e4m3 scale for 16 of them. Scales never lie between codes, so that rows of codes keep their
-// alignment and both are read as streams:
-//   HND, per head: the codes of all the page's tokens, then their scales: a head of a page is one
-//     stretch of memory;
-//   NHD: the codes of all tokens and heads, then their scales;
-//   row: the codes of all tokens, then their scales.
-// K of the page comes first, then V. int8 scales are fp32, not fp16: no row is too large or too
-// small for one, and with 16 tokens and more a head's stretch stays whole cache lines.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +13,10 @@
 
 namespace tenon {
 
+// A row is one token's numbers of one kv head, K or V. f32, bf16, fp16 and fp8 rows are numbers
+// alone. int8: codes of -127..127 and one fp32 scale: fp16 would save two bytes, but with fp32 no
+// row is too large or too small, and with 16 tokens and more a head's stretch stays whole cache
+// lines. nvfp4: e2m1 codes, two to a byte, and one e4m3 scale for 16 of them.
 struct KvDType {
   DType dtype;            // of the codes
   std::string_view name;  // as users write it
@@ -61,7 +54,12 @@ struct KvGeometry {
 };
 
 // Where K's or V's rows are: offsets in the page and strides from token to token and head to head,
-// in bytes.
+// in bytes. K of the page comes first, then V. Scales never lie between codes, so that rows of
+// codes keep their alignment and both are read as streams:
+//   HND, per head: the codes of all the page's tokens, then their scales: a head of a page is one
+//     stretch of memory;
+//   NHD: the codes of all tokens and heads, then their scales;
+//   row: the codes of all tokens, then their scales.
 struct KvPartFormat {
   int64_t codes = 0, slot = 0, head = 0;
   int64_t scales = 0, scale_slot = 0, scale_head = 0;  // 0: no scales

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "tenon/engine/batch_engine.h"
 #include "tenon/ops/probe.h"
 #include "tenon/tensor/buffer.h"
 
@@ -49,7 +50,9 @@ class Benchmark {
   Result<BenchmarkReport> Run() {
     for (const int64_t depth : options_.depths) {
       for (const int64_t n : options_.prompts) TN_RETURN_IF_ERROR(Add("pp", n, depth));
-      for (const int64_t n : options_.generations) TN_RETURN_IF_ERROR(Add("tg", n, depth));
+      for (const int64_t n : options_.generations) {
+        for (const int64_t batch : options_.batches) TN_RETURN_IF_ERROR(Add("tg", n, depth, batch));
+      }
     }
     report_.read_bytes_per_second = Median(read_);
     report_.multiplies_per_second = Median(multiply_);
@@ -72,7 +75,7 @@ class Benchmark {
     return {};
   }
   Result<double> SecondsOf(bool is_prompt, int64_t count, int64_t depth) {
-    TN_RETURN_IF_ERROR(runner_.Reset());
+    runner_.Reset();
     // A step of one token is a decode step only after another.
     if (depth > 0) TN_RETURN_IF_ERROR(runner_.Extend(Ids(depth), WantLogits::kNone));
     const std::vector<int32_t> ids = Ids(count);
@@ -80,21 +83,48 @@ class Benchmark {
     TN_RETURN_IF_ERROR(is_prompt ? runner_.Extend(ids, WantLogits::kLast) : Generate(ids));
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
-  Status Add(const char* kind, int64_t count, int64_t depth) {
+  // From the step on in which all sequences generate.
+  Result<double> SecondsOfBatch(int64_t count, int64_t depth, int64_t batch) {
+    runner_.Reset();
+    TN_ASSIGN_OR_RETURN(const auto engine,
+                        BatchEngine::Create(runner_.steps(), {.reuse_prefixes = false}));
+    BatchRequest request;
+    request.prompt = Ids(std::max<int64_t>(1, depth));
+    // Those that came first are some tokens ahead when the last one's prompt is read.
+    const int64_t rows = static_cast<int64_t>(request.prompt.size()) * batch;
+    request.max_new_tokens = count + 1 + rows;
+    for (int64_t i = 0; i < batch; ++i) TN_RETURN_IF_ERROR(engine->Submit(request).status());
+    int64_t before = -1;
+    // A step of `batch` rows, and nobody waits: all generate.
+    while (engine->waiting() > 0 || engine->stats().rows - before != batch) {
+      before = engine->stats().rows;
+      TN_ASSIGN_OR_RETURN(const bool more, engine->Step());
+      if (!more) return DoesNotFit(fmt::format("{} sequences of {} tokens", batch, count + depth));
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    for (int64_t i = 0; i < count; ++i) TN_RETURN_IF_ERROR(engine->Step().status());
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+  Status Add(const char* kind, int64_t count, int64_t depth, int64_t batch = 1) {
     if (count <= 0) return {};
     const bool is_prompt = kind[0] == 'p';
     BenchmarkRow row;
-    row.name = fmt::format("{}{}{}", kind, count, depth > 0 ? fmt::format(" @ d{}", depth) : "");
-    row.tokens = count;
+    row.name = fmt::format("{}{}{}{}", kind, count, batch > 1 ? fmt::format(" b{}", batch) : "",
+                           depth > 0 ? fmt::format(" @ d{}", depth) : "");
+    row.tokens = count * batch;
+    row.batch = batch;
     row.depth = depth;
-    TN_RETURN_IF_ERROR(SecondsOf(is_prompt, count, depth).status(), row.name);  // warms up
+    const auto seconds_of = [&] {
+      return batch > 1 ? SecondsOfBatch(count, depth, batch) : SecondsOf(is_prompt, count, depth);
+    };
+    TN_RETURN_IF_ERROR(seconds_of().status(), row.name);  // warms up
     std::vector<double> ratios;
     for (int64_t i = 0; i < options_.repetitions; ++i) {
-      TN_ASSIGN_OR_RETURN(const double seconds, SecondsOf(is_prompt, count, depth));
+      TN_ASSIGN_OR_RETURN(const double seconds, seconds_of());
       row.seconds.push_back(seconds);
       ratios.push_back(LimitSeconds(is_prompt, count) / seconds);
     }
-    const auto rate = [&](double seconds) { return static_cast<double>(count) / seconds; };
+    const auto rate = [&](double seconds) { return static_cast<double>(row.tokens) / seconds; };
     row.tokens_per_second = rate(Median(row.seconds));
     row.least = rate(*std::max_element(row.seconds.begin(), row.seconds.end()));
     row.most = rate(*std::min_element(row.seconds.begin(), row.seconds.end()));

@@ -15,6 +15,8 @@ struct BenchmarkOptions {
   std::vector<int64_t> prompts = {512};      // pp N: one prompt of N tokens, logits of the last
   std::vector<int64_t> generations = {128};  // tg N: N single-token steps, no sampling
   std::vector<int64_t> depths = {0};         // tokens in the cache before either
+  // tg N bB: B sequences at once, N tokens each (BatchEngine, greedy); 1: one, without sampling.
+  std::vector<int64_t> batches = {1};
   int64_t repetitions = 5;
 };
 
@@ -22,6 +24,7 @@ struct BenchmarkRow {
   std::string name;  // "pp512", "tg128 @ d4096"
   int64_t tokens = 0;
   int64_t depth = 0;
+  int64_t batch = 1;
   std::vector<double> seconds;   // [repetitions]
   double tokens_per_second = 0;  // of the median
   double least = 0, most = 0;    // tokens per second
@@ -36,7 +39,8 @@ struct BenchmarkReport {
   double multiplies_per_second = 0;  // operations; a multiply-add is two
 };
 
-// Errors: kUsage for a shape that the context cannot hold.
+// Errors: kUsage for a shape that the context cannot hold, kDoesNotFit for more sequences than the
+// plan has.
 Result<BenchmarkReport> RunBenchmark(ModelRunner& runner, const BenchmarkOptions& options);
 
 }  // namespace tenon

@@ -12,16 +12,19 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::Load(std::unique_ptr<PlannedMo
   TN_ASSIGN_OR_RETURN(auto steps, StepRunner::Load(std::move(plan)));
   std::unique_ptr<ModelRunner> runner(new ModelRunner(std::move(steps)));
   runner->history_.reserve(static_cast<size_t>(runner->plan().max_seq_len));
-  TN_RETURN_IF_ERROR(runner->Reset());
   return runner;
 }
 
-Status ModelRunner::Reset() {
-  CacheManager& cache = steps_->cache();
-  if (sequence_ >= 0) cache.Free(sequence_);
-  TN_ASSIGN_OR_RETURN(sequence_, cache.Admit());
+void ModelRunner::Reset() {
+  if (sequence_ >= 0) steps_->cache().Free(sequence_);
+  sequence_ = -1;
   history_.clear();
   rope_keys_.clear();
+}
+
+Status ModelRunner::Admit() {
+  if (sequence_ >= 0) return {};
+  TN_ASSIGN_OR_RETURN(sequence_, steps_->cache().Admit());
   return {};
 }
 
@@ -34,6 +37,7 @@ Status ModelRunner::Encode(std::span<const int32_t> ids) {
         fmt::format("{} encoder tokens, the context holds {}", ids.size(), plan().max_seq_len));
   }
   tap_rows_.clear();
+  TN_RETURN_IF_ERROR(Admit());
   TN_RETURN_IF_ERROR(steps_->cache().SetCross(sequence_, static_cast<int64_t>(ids.size())));
   TN_RETURN_IF_ERROR(steps_->Encode(sequence_, ids));
   CollectTaps();
@@ -58,6 +62,7 @@ bool ModelRunner::UpdateRopes(int64_t new_length) {
 Status ModelRunner::Extend(std::span<const int32_t> ids, WantLogits want) {
   if (ids.empty()) return UsageError("no tokens; at least one is needed");
   TN_RETURN_IF_ERROR(steps_->CheckIds(ids));
+  TN_RETURN_IF_ERROR(Admit());
   if (has_encoder() && steps_->cache().CrossLengthOf(sequence_) == 0) {
     return UsageError(
         "the decoder attends to its encoder's output, and there is none; fix: Encode");
@@ -77,7 +82,8 @@ Status ModelRunner::Extend(std::span<const int32_t> ids, WantLogits want) {
   if (UpdateRopes(total)) {
     // The cached keys were rotated otherwise: run the whole sequence again.
     const std::vector<int32_t> past = history_;
-    TN_RETURN_IF_ERROR(Reset());
+    Reset();
+    TN_RETURN_IF_ERROR(Admit());
     UpdateRopes(total);
     TN_RETURN_IF_ERROR(ExtendSteps(past, WantLogits::kNone));
   }

@@ -28,8 +28,9 @@ class ModelRunner {
   int64_t output_width() const { return steps_->output_width(); }
   bool has_encoder() const { return plan().kind() == ModelKind::kEncoderDecoder; }
 
-  // Forgets the sequence: the next Extend starts at position 0.
-  Status Reset();
+  // Forgets the sequence, which then takes no place in the cache: the next Extend starts at
+  // position 0.
+  void Reset();
   // Encoder-decoder: runs the encoder over the whole input and fills the cross caches. After Reset.
   Status Encode(std::span<const int32_t> ids);
   // Appends tokens in steps of at most the planned chunk; an encoder takes all at once. The wanted
@@ -50,13 +51,14 @@ class ModelRunner {
 
  private:
   explicit ModelRunner(std::unique_ptr<StepRunner> steps) : steps_(std::move(steps)) {}
+  Status Admit();
   Status ExtendSteps(std::span<const int32_t> ids, WantLogits want);
   void CollectTaps();
   // Ropes whose frequencies depend on the length: true when the cached rows no longer fit them.
   bool UpdateRopes(int64_t new_length);
 
   std::unique_ptr<StepRunner> steps_;
-  int32_t sequence_ = -1;
+  int32_t sequence_ = -1;           // of the cache; -1: none yet
   std::vector<int32_t> history_;    // tokens of the sequence
   std::vector<int64_t> rope_keys_;  // of each rope, for the cached rows
   std::vector<float> logits_;

@@ -72,6 +72,10 @@ struct AttendArgs {
   int64_t key_begin = 0, key_end = 0;  // rows of the source; the rules narrow them per query row
   const float* q = nullptr;            // [rows, group, k_width + k2_width]
   int64_t q_row_stride = 0, q_head_stride = 0;  // floats
+  // In place of causality: query row i sees the source's row j if bit (mask_row + i) * mask_columns
+  // + source.position + j is set, the lowest bit of a byte first. Null: no mask.
+  const uint8_t* mask = nullptr;
+  int64_t mask_row = 0, mask_columns = 0;
 };
 
 // Where normalised results go. Zero where nothing is visible.
@@ -113,9 +117,9 @@ struct AttentionKernels {
   // OnlineScratchFloats.
   void (*online)(const AttendArgs& args, const AttendState& out, float* scratch) = nullptr;
   // The same for many queries, of which there are at most kAttendBlockQueries: q, k, v and the
-  // weights rounded to bf16, fp32 sums. Without a second key part; values are finite. The states
-  // lie head_stride apart, rows too, and there is room for kAttendBlockStates of them: those that
-  // are no query's hold anything afterwards. Null: none. scratch: BlocksScratchBytes, 64-byte
+  // weights rounded to bf16, fp32 sums. Without a second key part or a mask; values are finite. The
+  // states lie head_stride apart, rows too, and there is room for kAttendBlockStates of them: those
+  // that are no query's hold anything afterwards. Null: none. scratch: BlocksScratchBytes, 64-byte
   // aligned.
   void (*blocks)(const AttendArgs& args, const AttendState& out, std::byte* scratch) = nullptr;
   // into = the state over both parts' keys (disjoint). One head.

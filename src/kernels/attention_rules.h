@@ -100,7 +100,7 @@ static inline KeyRange VisibleKeys(const AttendArgs& a, int64_t row) {
   KeyRange keys{a.key_begin, a.key_end};
   const auto raise = [&](int64_t begin) { keys.begin = begin > keys.begin ? begin : keys.begin; };
   const auto lower = [&](int64_t end) { keys.end = end < keys.end ? end : keys.end; };
-  if (r.causal) lower(p + 1);
+  if (r.causal && a.mask == nullptr) lower(p + 1);
   if (r.window > 0) {
     raise(p - r.window + 1);
     lower(p + r.window);
@@ -131,10 +131,17 @@ static inline KeyRange ClearStates(const AttendArgs& a, const AttendState& targe
   return all;
 }
 
+static inline bool IsMasked(const AttendArgs& a, int64_t row, int64_t j) {
+  if (a.mask == nullptr) return false;
+  const int64_t bit = (a.mask_row + row) * a.mask_columns + a.source.position + j;
+  return (a.mask[bit / 8] >> bit % 8 & 1) == 0;
+}
+
 // Everything between the dot product of query row `row` and key j and the softmax.
 template <typename Real>
 static inline Real ScoreOf(const AttendArgs& a, Real dot, int64_t row, int64_t g, int64_t j) {
   const ScoreRules& r = *a.rules;
+  if (IsMasked(a, row, j)) return -static_cast<Real>(INFINITY);
   const int64_t head = a.first_head + g;
   Real score = dot * static_cast<Real>(r.scale);
   if (r.softcap > 0)

@@ -155,10 +155,35 @@ struct ScanKernelArgs {
   bool fresh = false;      // the state counts as zero
 };
 
+// One value head.
+struct DeltaKernelArgs {
+  int64_t key_dim = 0, value_dim = 0;
+  float decay = 0;  // -exp(a_log) of the head
+  float dt_bias = 0;
+  float query_scale = 1;
+  float eps = 0;              // of the norms of q and k
+  const float* q = nullptr;   // [rows, key_dim], q_stride floats apart
+  const float* k = nullptr;   // [rows, key_dim], k_stride apart
+  const float* v = nullptr;   // [rows, value_dim], v_stride apart
+  const float* dt = nullptr;  // [rows], dt_stride apart
+  const float* b = nullptr;   // [rows], b_stride apart
+  int64_t q_stride = 0, k_stride = 0, v_stride = 0, dt_stride = 0, b_stride = 0;
+  float* y = nullptr;  // [rows, value_dim], y_stride apart
+  int64_t y_stride = 0;
+  int64_t rows = 0;
+  float* state = nullptr;  // [key_dim, value_dim]
+  bool fresh = false;      // the state counts as zero
+};
+constexpr int64_t DeltaScratchFloats(int64_t key_dim, int64_t value_dim) {
+  return 2 * key_dim + value_dim;
+}
+
 struct RecurrentKernels {
   // Channels [begin, end).
   Kernel<void(const ConvKernelArgs& args, int64_t begin, int64_t end)> conv;
   Kernel<void(const ScanKernelArgs& args)> scan;
+  // ops/recurrent.h, GatedDelta, says what it computes. scratch: DeltaScratchFloats.
+  Kernel<void(const DeltaKernelArgs& args, float* scratch)> delta;
 };
 
 // --- yardsticks: what one core can do at most

@@ -40,8 +40,9 @@ void RopeTable::SetRegime(int64_t regime, int64_t seq_len) {
 Value Forward::Angles(const RopeTable& rope) {
   const auto it = angles_.find(&rope);
   if (it != angles_.end()) return it->second;
-  const Value angles =
-      RopeAngles(tape_, rope.table(), layout_.positions, layout_.rope_regimes, num_tokens());
+  // Others have one row for all sequences.
+  const int32_t* regimes = rope.DependsOnLength() ? layout_.rope_regimes : nullptr;
+  const Value angles = RopeAngles(tape_, rope.table(), layout_.positions, regimes, num_tokens());
   angles_.emplace(&rope, angles);
   return angles;
 }

@@ -13,6 +13,8 @@ namespace tenon {
 
 class RopeTable {
  public:
+  static constexpr int64_t kRegimes = 64;  // sequences in flight whose lengths may differ
+
   // rotary_dim: how many columns of a head are rotated.
   RopeTable(const Scope& scope, const RopeParameters& parameters, int64_t rotary_dim,
             int64_t max_position);
@@ -33,8 +35,6 @@ class RopeTable {
   int64_t rotary_dim() const { return table_.rotary_dim; }
 
  private:
-  static constexpr int64_t kRegimes = 64;  // sequences in flight whose lengths may differ
-
   RopeParameters parameters_;
   int64_t max_position_;
   std::vector<float> inv_freq_;          // [regimes, rotary_dim / 2]

@@ -17,7 +17,8 @@ struct ElementwiseArgs {
   Operand a, b, y;
   const ElementwiseKernels* kernels = nullptr;
   Setting setting;
-  int64_t a_stride = 0, b_stride = 0, width = 0;  // floats
+  RowStrides a_rows, b_rows;
+  int64_t width = 0;
 };
 
 // Items are columns in steps of kColumns within rows: one long row splits over the team too.
@@ -35,9 +36,9 @@ void ForSpans(const ElementwiseArgs& args, int thread, int64_t begin, int64_t en
   for (int64_t item = begin; item < end; ++item) {
     const int64_t row = item / spans;
     const int64_t column = item % spans * kColumns;
-    body(a + row * args.a_stride + column,
-         b == nullptr ? nullptr : b + row * args.b_stride + column, y + row * args.width + column,
-         std::min(kColumns, args.width - column));
+    body(a + args.a_rows.OffsetOf(row) + column,
+         b == nullptr ? nullptr : b + args.b_rows.OffsetOf(row) + column,
+         y + row * args.width + column, std::min(kColumns, args.width - column));
   }
 }
 
@@ -86,20 +87,20 @@ struct Names {
 
 template <RecordBuilder<ElementwiseArgs>::Function kFunction>
 Value Record(Tape& tape, Names names, const Setting& setting, const Value& a, const Value* b) {
-  TN_CHECK(IsMatrix(a), "[num_tokens, width] fp32");
-  TN_CHECK(b == nullptr || (IsMatrix(*b) && b->shape() == a.shape()), "inputs of one shape");
+  TN_CHECK(IsRows(a), "fp32 of rank 2 or 3");
+  TN_CHECK(b == nullptr || (IsRows(*b) && b->shape() == a.shape()), "inputs of one shape");
   const auto [y, everyone] = NewRowResult(tape, DType::kF32, a.shape());
   RecordBuilder<ElementwiseArgs> record(tape, names.op, names.kernel);
   record.args().setting = setting;
   record.args().kernels = &tape.kernels().elementwise;
-  record.args().a_stride = FloatStride(a, 0);
-  record.args().width = a.dim(1);
+  record.args().a_rows = RowsOf(a);
+  record.args().width = a.dim(-1);
   record.Read(&ElementwiseArgs::a, a).Write(&ElementwiseArgs::y, y);
   if (b != nullptr) {
-    record.args().b_stride = FloatStride(*b, 0);
+    record.args().b_rows = RowsOf(*b);
     record.Read(&ElementwiseArgs::b, *b);
   }
-  const int64_t spans = a.dim(0) * SpansOf(a.dim(1));
+  const int64_t spans = NumRows(a) * SpansOf(a.dim(-1));
   record.template Commit<kFunction>(
       {.items = spans, .grain = RowGrain(spans), .everyone = everyone});
   return y;

@@ -6,8 +6,8 @@
 
 namespace tenon {
 
-// All inputs of one op have one shape [num_tokens, width] (any row stride); results are contiguous
-// fp32.
+// All inputs of one op have one shape [num_tokens, width] or [num_tokens, heads, width] (any
+// strides); results are contiguous fp32.
 Value Activate(Tape& tape, Activation activation, const Value& x);
 Value GatedActivate(Tape& tape, Activation activation, const Value& gate,
                     const Value& up);  // act(gate) * up

@@ -4,6 +4,7 @@
 
 #include "tenon/kernels/table.h"
 #include "tenon/ops/rows.h"
+#include "tenon/tensor/buffer.h"
 
 namespace tenon {
 namespace {
@@ -96,12 +97,63 @@ void RunScan(const ScanArgs& a, const RunContext& context, int64_t begin, int64_
   }
 }
 
+struct DeltaArgs {
+  Operand q, k, v, dt, b, y;
+  const GatedDeltaSpec* spec = nullptr;
+  const KernelTable* kernels = nullptr;
+  SequenceRuns runs;
+  const StatePool* pool = nullptr;
+  RowStrides q_rows, k_rows, v_rows, dt_rows, b_rows;
+};
+
+// Items are value heads.
+void RunDelta(const DeltaArgs& a, const RunContext& context, int64_t begin, int64_t end) {
+  const GatedDeltaSpec& s = *a.spec;
+  const int64_t shared = s.value_heads / s.key_heads;
+  DeltaKernelArgs args;
+  args.key_dim = s.key_dim;
+  args.value_dim = s.value_dim;
+  args.query_scale = 1.0f / std::sqrt(static_cast<float>(s.key_dim));
+  args.eps = 1e-6f;
+  args.q_stride = a.q_rows.outer;
+  args.k_stride = a.k_rows.outer;
+  args.v_stride = a.v_rows.outer;
+  args.dt_stride = a.dt_rows.outer;
+  args.b_stride = a.b_rows.outer;
+  args.y_stride = s.value_heads * s.value_dim;
+  for (int64_t h = begin; h < end; ++h) {
+    const int64_t g = h / shared;
+    args.decay = -std::exp(s.a_log[h]);
+    args.dt_bias = s.dt_bias[h];
+    for (int32_t i = 0; i < *a.runs.count; ++i) {
+      const SequenceRun& run = a.runs.runs[i];
+      const auto from = [&](const Operand& operand, const RowStrides& rows, int64_t head) {
+        return operand.For<float>(context.thread) + run.begin * rows.outer + head * rows.inner;
+      };
+      args.q = from(a.q, a.q_rows, g);
+      args.k = from(a.k, a.k_rows, g);
+      args.v = from(a.v, a.v_rows, h);
+      args.dt = from(a.dt, a.dt_rows, g) + h % shared;
+      args.b = from(a.b, a.b_rows, g) + h % shared;
+      args.y = a.y.For<float>(context.thread) + run.begin * args.y_stride + h * s.value_dim;
+      args.rows = run.end - run.begin;
+      args.state = StateOf(*a.pool, run) + h * s.key_dim * s.value_dim;
+      args.fresh = run.fresh;
+      a.kernels->recurrent.delta.run(args, reinterpret_cast<float*>(context.scratch));
+    }
+  }
+}
+
 }  // namespace
 
 int64_t StateBytesOf(const CausalConvSpec& spec) { return 4 * (spec.width - 1) * spec.channels; }
 
 int64_t StateBytesOf(const SelectiveScanSpec& spec) {
   return 4 * spec.heads * spec.head_dim * spec.state_size;
+}
+
+int64_t StateBytesOf(const GatedDeltaSpec& spec) {
+  return 4 * spec.value_heads * spec.key_dim * spec.value_dim;
 }
 
 Value CausalConv(Tape& tape, const CausalConvSpec& spec, const Value& x, const SequenceRuns& runs,
@@ -145,6 +197,42 @@ Value SelectiveScan(Tape& tape, const SelectiveScanSpec& spec, const SelectiveSc
   record.Read(&ScanArgs::x, input.x).Read(&ScanArgs::b, input.b).Read(&ScanArgs::c, input.c);
   record.Read(&ScanArgs::dt, input.dt).Write(&ScanArgs::y, y).WriteResource(&state);
   record.Commit<RunScan>({.items = spec.heads});
+  return y;
+}
+
+Value GatedDelta(Tape& tape, const GatedDeltaSpec& spec, const GatedDeltaInput& input,
+                 const SequenceRuns& runs, const StatePool& state) {
+  TN_CHECK(spec.key_heads >= 1 && spec.value_heads % spec.key_heads == 0, "whole groups of heads");
+  const int64_t rows = input.v.dim(0);
+  const auto is_input = [&](const Value& value, int64_t heads, int64_t width) {
+    return IsRows(value) && value.shape() == Shape{rows, heads, width};
+  };
+  const int64_t shared = spec.value_heads / spec.key_heads;
+  TN_CHECK(is_input(input.q, spec.key_heads, spec.key_dim) &&
+               is_input(input.k, spec.key_heads, spec.key_dim) &&
+               is_input(input.v, spec.value_heads, spec.value_dim) &&
+               is_input(input.dt, spec.key_heads, shared) &&
+               is_input(input.b, spec.key_heads, shared),
+           "the delta rule's geometry");
+  const Value y = tape.NewValue(DType::kF32, {rows, spec.value_heads, spec.value_dim});
+  RecordBuilder<DeltaArgs> record(tape, "gated_delta", tape.kernels().recurrent.delta.name);
+  DeltaArgs& args = record.args();
+  args.spec = &spec;
+  args.kernels = &tape.kernels();
+  args.runs = runs;
+  args.pool = &state;
+  args.q_rows = RowsOf(input.q);
+  args.k_rows = RowsOf(input.k);
+  args.v_rows = RowsOf(input.v);
+  args.dt_rows = RowsOf(input.dt);
+  args.b_rows = RowsOf(input.b);
+  record.Read(&DeltaArgs::q, input.q).Read(&DeltaArgs::k, input.k).Read(&DeltaArgs::v, input.v);
+  record.Read(&DeltaArgs::dt, input.dt).Read(&DeltaArgs::b, input.b);
+  record.Write(&DeltaArgs::y, y).WriteResource(&state);
+  record.Commit<RunDelta>(
+      {.items = spec.value_heads,
+       .scratch_bytes =
+           RoundUp(4 * DeltaScratchFloats(spec.key_dim, spec.value_dim), Buffer::kAlignment)});
   return y;
 }
 

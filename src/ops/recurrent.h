@@ -1,6 +1,6 @@
-// Mixers with a fixed-size state per sequence: causal depthwise convolution and Mamba-2's selective
-// scan. The state lives in a cache slot and is updated in place. Records on the tape; family code's
-// thread only.
+// Mixers with a fixed-size state per sequence: causal depthwise convolution, Mamba-2's selective
+// scan and the gated delta rule. The state lives in a cache slot and is updated in place. Records
+// on the tape; family code's thread only.
 #pragma once
 
 #include "tenon/ops/activation.h"
@@ -66,5 +66,30 @@ struct SelectiveScanInput {
 Value SelectiveScan(Tape& tape, const SelectiveScanSpec& spec, const SelectiveScanInput& input,
                     const SequenceRuns& runs, const StatePool& state);
 int64_t StateBytesOf(const SelectiveScanSpec& spec);
+
+struct GatedDeltaSpec {
+  int64_t key_heads = 0;
+  int64_t value_heads = 0;  // value_heads / key_heads share q and k
+  int64_t key_dim = 0;      // of a head
+  int64_t value_dim = 0;
+  const float* a_log = nullptr;    // [value_heads]: the decay is exp(-exp(a_log) * dt)
+  const float* dt_bias = nullptr;  // [value_heads]
+};
+// fp32, any strides. Heads are those of keys where not said otherwise.
+struct GatedDeltaInput {
+  Value q;   // [num_tokens, key_heads, key_dim]
+  Value k;   // [num_tokens, key_heads, key_dim]
+  Value v;   // [num_tokens, value_heads, value_dim]
+  Value dt;  // [num_tokens, key_heads, value_heads / key_heads], before bias and softplus
+  Value b;   // [num_tokens, key_heads, value_heads / key_heads], before sigmoid
+};
+// q and k normed to length one (eps 1e-6 beside the squares), q divided by sqrt(key_dim);
+// S = exp(-exp(a_log) dt) S; S = S + k (sigmoid(b) (v - S^T k))^T; y = S^T q, with
+// dt = softplus(dt + dt_bias). (Yang et al. 2024, Gated Delta Networks; Hugging Face
+// modeling_qwen3_next.py, torch_recurrent_gated_delta_rule.)
+// -> [num_tokens, value_heads, value_dim]. State: [value_heads, key_dim, value_dim].
+Value GatedDelta(Tape& tape, const GatedDeltaSpec& spec, const GatedDeltaInput& input,
+                 const SequenceRuns& runs, const StatePool& state);
+int64_t StateBytesOf(const GatedDeltaSpec& spec);
 
 }  // namespace tenon

@@ -147,17 +147,23 @@ int64_t StatedMaximum(const PlannedModel& plan) {
   return stretches ? 0 : plan.config->max_position.value;
 }
 
-// Sizes cache, steps and ledger for a context of so many tokens.
-Status PlanLength(PlannedModel& plan, int64_t max_seq_len) {
-  plan.max_seq_len = max_seq_len;
+// Of a cache for contexts of so many tokens that holds `held` of all sequences, unless the options
+// say how many.
+CacheSizing SizingFor(const PlannedModel& plan, int64_t max_seq_len, int64_t held) {
   const int64_t sequences = plan.options.max_sequences.value;
-  plan.sizing = {.tokens = plan.options.kv_tokens.value.value_or(max_seq_len * sequences),
-                 .cross_tokens = max_seq_len * sequences,
-                 .max_sequences = sequences,
-                 .max_sequence_tokens = max_seq_len,
-                 .max_step_tokens = plan.prefill_rows(),
-                 .prefix_reuse = sequences > 1,
-                 .page_tokens = static_cast<int32_t>(plan.options.page_tokens.value.value_or(0))};
+  return {.tokens = plan.options.kv_tokens.value.value_or(held),
+          .cross_tokens = held,
+          .max_sequences = sequences,
+          .max_sequence_tokens = max_seq_len,
+          .max_step_tokens = plan.prefill_rows(),
+          .prefix_reuse = sequences > 1,
+          .page_tokens = static_cast<int32_t>(plan.options.page_tokens.value.value_or(0))};
+}
+
+// Sizes cache, steps and ledger for these.
+Status PlanLength(PlannedModel& plan, int64_t max_seq_len, int64_t held) {
+  plan.max_seq_len = max_seq_len;
+  plan.sizing = SizingFor(plan, max_seq_len, held);
   TN_ASSIGN_OR_RETURN(plan.cache_plan, PlanCache(plan.cache_specs, plan.sizing));
   for (size_t g = 0; g < plan.cache_plan.groups.size(); ++g) {
     for (const int member : plan.cache_plan.groups[g].members) {
@@ -174,17 +180,45 @@ int64_t Budget(const PlannedModel& plan) {
                               static_cast<double>(plan.context->machine.available_bytes));
 }
 
-// The longest context below `too_long` that fits; 0: none. Leaves the plan at that length, or at
-// one token.
+bool Fits(const PlannedModel& plan) { return plan.memory.Total() <= Budget(plan); }
+
+// The longest context below `too_long` of which one sequence fits; 0: none. Leaves the plan at that
+// length, or at one token.
 Result<int64_t> LongestFitting(PlannedModel& plan, int64_t too_long) {
   int64_t fits = 0;
   while (too_long - fits > 1) {
     const int64_t middle = fits + (too_long - fits) / 2;
-    TN_RETURN_IF_ERROR(PlanLength(plan, middle));
-    (plan.memory.Total() <= Budget(plan) ? fits : too_long) = middle;
+    TN_RETURN_IF_ERROR(PlanLength(plan, middle, middle));
+    (Fits(plan) ? fits : too_long) = middle;
   }
-  TN_RETURN_IF_ERROR(PlanLength(plan, std::max<int64_t>(1, fits)));
+  const int64_t length = std::max<int64_t>(1, fits);
+  TN_RETURN_IF_ERROR(PlanLength(plan, length, length));
   return fits;
+}
+
+// The most tokens of all sequences together that fit beside weights and steps: more than the one
+// context for which the plan is, at most as many as all sequences can have.
+Status HoldWhatFits(PlannedModel& plan) {
+  const int64_t length = plan.max_seq_len;
+  const int64_t room = Budget(plan) - (plan.memory.Total() - plan.memory.cache);
+  int64_t fits = length;
+  const int64_t all = length * plan.options.max_sequences.value;
+  int64_t too_many = all + 1;
+  while (too_many - fits > 1) {
+    const int64_t middle = fits + (too_many - fits) / 2;
+    TN_ASSIGN_OR_RETURN(const CachePlan cache,
+                        PlanCache(plan.cache_specs, SizingFor(plan, length, middle)));
+    (cache.bytes <= room ? fits : too_many) = middle;
+  }
+  TN_RETURN_IF_ERROR(PlanLength(plan, length, fits));
+  if (plan.options.kv_tokens.value || fits == all) return {};
+  plan.context->Record({.field = "kv_tokens",
+                        .requested = "auto",
+                        .resolved = std::to_string(fits),
+                        .by = "memory",
+                        .why = fmt::format("what fits, not {} sequences of {} tokens at a time",
+                                           plan.options.max_sequences.value, length)});
+  return {};
 }
 
 // Of one token's activations, at the least.
@@ -213,13 +247,14 @@ std::string_view SmallerRows(const PlannedModel& plan) {
 Status DoesNotFitAt(const PlannedModel& plan, int64_t wanted, int64_t needed, int64_t longest) {
   return DoesNotFit(fmt::format(
       "weights of {} and a context of {} tokens need {} together, {} of {} may be used "
-      "(kv-fraction "
-      "= {}, {}); the longest context that fits is {}; fix: {}",
+      "(kv-fraction = {}, {}); the longest context that fits is {}; fix: {}",
       BytesText(plan.memory.weights_held + plan.memory.weights_derived), wanted, BytesText(needed),
       BytesText(Budget(plan)), BytesText(plan.context->machine.available_bytes),
       plan.options.kv_fraction.value, plan.options.kv_fraction.origin.Text(), longest,
       longest > 0 ? fmt::format("--max-seq-len {},{} or more memory", longest, SmallerRows(plan))
-                  : "a smaller model or more memory"));
+      : plan.options.max_sequences.value > 1
+          ? "fewer --max-sequences, a smaller model or more memory"
+          : "a smaller model or more memory"));
 }
 
 // The context to try first, and why it is that.
@@ -258,15 +293,19 @@ Status SizeMemory(PlannedModel& plan) {
   CountWeights(plan);
   TN_ASSIGN_OR_RETURN(WantedLength wanted, LengthToTry(plan));
   const int64_t tried = std::min(wanted.tokens, MostTokens(plan));
-  TN_RETURN_IF_ERROR(PlanLength(plan, tried));
+  const int64_t sequences = plan.options.max_sequences.value;
   const Sourced<std::optional<int64_t>>& option = plan.options.max_seq_len;
-  if (tried < wanted.tokens || plan.memory.Total() > Budget(plan)) {
+  TN_RETURN_IF_ERROR(PlanLength(plan, tried, tried * sequences));
+  const bool all_fit = Fits(plan);
+  if (!all_fit && sequences > 1) TN_RETURN_IF_ERROR(PlanLength(plan, tried, tried));
+  if (tried < wanted.tokens || !Fits(plan)) {
     const int64_t needed = plan.memory.Total() + (wanted.tokens - tried) * RowBytesOf(plan);
-    const int64_t too_long = plan.memory.Total() > Budget(plan) ? tried : tried + 1;
+    const int64_t too_long = Fits(plan) ? tried + 1 : tried;
     TN_ASSIGN_OR_RETURN(const int64_t longest, LongestFitting(plan, too_long));
     if (option.value || longest == 0) return DoesNotFitAt(plan, wanted.tokens, needed, longest);
     wanted.why = "what fits";
   }
+  if (sequences > 1 && (!all_fit || tried < wanted.tokens)) TN_RETURN_IF_ERROR(HoldWhatFits(plan));
   if (option.value) return {};
   plan.context->Record({.field = "max_seq_len",
                         .requested = "auto",

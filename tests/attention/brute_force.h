@@ -18,6 +18,17 @@ struct TestRequest {
   int64_t before = 0;  // cached rows before the step
   int64_t rows = 1;    // of the step
   int64_t cross = 0;   // encoder rows
+  // In place of causality: bit row * keys + key, the lowest of a byte first. Empty: none.
+  std::vector<uint8_t> mask = {};
+  int parent = -1;     // an earlier request of the step, from which this one was forked
+  int64_t shared = 0;  // rows that both began with, at most `before` of either
+
+  // Rows in whole pages of the parent: the last page may have been copied before it was written.
+  int64_t InParentsPages(int64_t page_tokens) const { return shared / page_tokens * page_tokens; }
+
+  int64_t Keys(AttentionKind kind) const {
+    return kind == AttentionKind::kCross ? cross : before + rows;
+  }
 };
 
 // All rows of one sequence, those before the step first.
@@ -115,9 +126,13 @@ inline int T5Bucket(int64_t relative_position, const RelativeBias& b) {
   return relative_buckets + std::min(max_exact + static_cast<int>(scaled), num_buckets - 1);
 }
 
-inline bool Sees(const AttentionSpec& spec, int64_t query, int64_t key) {
+inline bool Sees(const AttentionSpec& spec, const TestRequest& r, int64_t query, int64_t key) {
+  if (!r.mask.empty()) {
+    const int64_t bit = (query - r.before) * r.Keys(spec.kind) + key;
+    if (((r.mask[static_cast<size_t>(bit / 8)] >> (bit % 8)) & 1) == 0) return false;
+  }
   if (spec.kind == AttentionKind::kCross) return true;
-  if (spec.kind == AttentionKind::kDecoder && key > query) return false;
+  if (spec.kind == AttentionKind::kDecoder && key > query && r.mask.empty()) return false;
   if (spec.window && std::abs(query - key) >= *spec.window) return false;
   return !spec.chunk || query / *spec.chunk == key / *spec.chunk;
 }
@@ -140,6 +155,20 @@ inline double Score(const AttentionSpec& spec, double dot, int64_t head, int64_t
   return score;
 }
 
+// A mask for each request: one key in two, some rows without any.
+inline void AddMasks(AttentionKind kind, unsigned seed, std::vector<TestRequest>& requests) {
+  std::mt19937 random(seed);
+  for (TestRequest& r : requests) {
+    const int64_t keys = r.Keys(kind);
+    r.mask.assign(static_cast<size_t>((r.rows * keys + 7) / 8), 0);
+    for (int64_t bit = 0; bit < r.rows * keys; ++bit) {
+      const bool blind = r.rows > 2 && bit / keys == 1;
+      if (!blind && random() % 2 == 0)
+        r.mask[static_cast<size_t>(bit / 8)] |= static_cast<uint8_t>(1 << bit % 8);
+    }
+  }
+}
+
 inline std::vector<double> StoredRows(DType dtype, const std::vector<float>& rows, int64_t width,
                                       float tensor_scale = 1) {
   std::vector<double> stored(rows.size());
@@ -160,7 +189,7 @@ inline std::vector<double> BruteForce(const AttentionSpec& spec, DType stored,
     const TestRequest& r = requests[i];
     const std::vector<double> k = StoredRows(stored, data[i].k, d, spec.k_scale);
     const std::vector<double> v = StoredRows(stored, data[i].v, dv, spec.v_scale);
-    const int64_t keys = spec.kind == AttentionKind::kCross ? r.cross : r.before + r.rows;
+    const int64_t keys = r.Keys(spec.kind);
     for (int64_t query = r.before; query < r.before + r.rows; ++query) {
       for (int64_t h = 0; h < spec.heads; ++h) {
         const int64_t kv = h / (spec.heads / spec.kv_heads);
@@ -168,7 +197,7 @@ inline std::vector<double> BruteForce(const AttentionSpec& spec, DType stored,
         double total = spec.sinks == nullptr ? 0 : std::exp(static_cast<double>((*spec.sinks)[h]));
         std::fill(sums.begin(), sums.end(), 0);
         for (int64_t key = 0; key < keys; ++key) {
-          if (!Sees(spec, query, key)) continue;
+          if (!Sees(spec, r, query, key)) continue;
           const double* k_row = k.data() + (key * spec.kv_heads + kv) * d;
           const double* v_row = v.data() + (key * spec.kv_heads + kv) * dv;
           double dot = 0;

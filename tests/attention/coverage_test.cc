@@ -66,6 +66,7 @@ double Measure(const KernelRow& row, const AttentionSpec& spec) {
   } else if (prefill) {
     requests = {{phase, 0, 12, 20}, {phase, 21, 33, 9}};
   }
+  if (spec.custom_mask) AddMasks(spec.kind, 4, requests);
   if (spec.mla) {
     if (!prefill) {
       MlaCase mla(spec, requests, 1);

@@ -10,7 +10,7 @@
 
 #include "attention/brute_force.h"
 #include "support/isa.h"
-#include "tenon/attention/capability.h"
+#include "tenon/attention/selector.h"
 #include "tenon/cache/cache_manager.h"
 #include "tenon/ops/kernel_choice.h"
 #include "tenon/tensor/buffer.h"
@@ -23,6 +23,15 @@ inline std::shared_ptr<const AttentionBackend> BackendNamed(std::string_view nam
     if (backend->name() == name) return backend;
   }
   return nullptr;
+}
+
+// Does some row of the backend serve the spec in every phase? The coverage test holds the rows to
+// that.
+inline bool Serves(const AttentionBackend& backend, const AttentionSpec& spec) {
+  MachineProfile machine;
+  machine.isa = Isa::kAvx512Bf16Vnni;
+  return SelectBackend({std::string(backend.name()), {}}, spec, machine, BuiltinBackends(Kernels()))
+             .backend != nullptr;
 }
 
 // Host numbers into a value.
@@ -100,8 +109,17 @@ class Sequences {
   void Admit(const std::vector<TestRequest>& requests) {
     std::vector<int64_t> missing;
     for (const TestRequest& r : requests) {
-      ids_.push_back(*manager_->Admit());
       missing.push_back(r.before + r.rows);
+      if (r.parent >= 0) {
+        const auto parent = static_cast<size_t>(r.parent);
+        TN_CHECK(manager_->Append(ids_[parent], missing[parent]).ok(), "the cache is large enough");
+        missing[parent] = 0;
+        ids_.push_back(*manager_->Fork(ids_[parent]));
+        TN_CHECK(manager_->Keep(ids_.back(), r.shared).ok(), "rows may go");
+        missing.back() -= r.shared;
+      } else {
+        ids_.push_back(*manager_->Admit());
+      }
       if (r.cross > 0) TN_CHECK(manager_->SetCross(ids_.back(), r.cross).ok(), "fits");
     }
     for (;;) {
@@ -123,14 +141,15 @@ class Sequences {
     int64_t rows = 0;
     int64_t kv_len = 0;
     int64_t cross_len = 0;
+    const uint8_t* mask = nullptr;
   };
   void SetStep(const std::vector<Part>& parts) {
     requests_.clear();
     int32_t begin = 0;
     for (const Part& p : parts) {
       const auto end = static_cast<int32_t>(begin + p.rows);
-      requests_.push_back(
-          {p.phase, begin, end, static_cast<int32_t>(p.kv_len), static_cast<int32_t>(p.cross_len)});
+      requests_.push_back({p.phase, begin, end, static_cast<int32_t>(p.kv_len),
+                           static_cast<int32_t>(p.cross_len), p.mask});
       begin = end;
     }
     layout_.num_tokens = begin;
@@ -144,13 +163,15 @@ class Sequences {
   void SetContext(const std::vector<TestRequest>& requests) {
     std::vector<Part> parts;
     for (const TestRequest& r : requests)
-      parts.push_back({RequestPhase::kPrefill, r.before, r.before, r.cross});
+      parts.push_back({RequestPhase::kPrefill, r.before - r.InParentsPages(cache_.page_tokens),
+                       r.before, r.cross});
     SetStep(parts);
   }
   void SetRequests(const std::vector<TestRequest>& requests) {
     std::vector<Part> parts;
     for (const TestRequest& r : requests)
-      parts.push_back({r.phase, r.rows, r.before + r.rows, r.cross});
+      parts.push_back(
+          {r.phase, r.rows, r.before + r.rows, r.cross, r.mask.empty() ? nullptr : r.mask.data()});
     SetStep(parts);
     for (size_t i = 0; i < requests.size(); ++i) ForgetRows(i, spec_.FirstSeen(requests[i].before));
   }
@@ -204,10 +225,10 @@ inline CacheSpec CacheSpecOf(const AttentionSpec& spec, const AttentionBackend& 
 inline std::vector<float> Collect(const std::vector<TestRequest>& requests,
                                   const std::vector<SequenceData>& data,
                                   std::vector<float> SequenceData::*member, int64_t width,
-                                  bool context) {
+                                  bool context, int64_t page_tokens = 16) {
   std::vector<float> rows;
   for (size_t i = 0; i < requests.size(); ++i) {
-    const int64_t first = context ? 0 : requests[i].before;
+    const int64_t first = context ? requests[i].InParentsPages(page_tokens) : requests[i].before;
     const int64_t last = context ? requests[i].before : requests[i].before + requests[i].rows;
     const std::vector<float>& all = data[i].*member;
     rows.insert(rows.end(), all.begin() + first * width, all.begin() + last * width);
@@ -235,6 +256,11 @@ inline std::vector<SequenceData> MakeData(const AttentionSpec& spec,
     data.push_back({RandomFloats(random, rows * spec.heads * spec.head_dim),
                     RandomFloats(random, keys * spec.kv_heads * spec.head_dim),
                     RandomFloats(random, keys * spec.kv_heads * spec.v_head_dim)});
+    if (r.parent < 0) continue;
+    const SequenceData& parent = data[static_cast<size_t>(r.parent)];
+    std::copy_n(parent.k.begin(), r.shared * spec.kv_heads * spec.head_dim, data.back().k.begin());
+    std::copy_n(parent.v.begin(), r.shared * spec.kv_heads * spec.v_head_dim,
+                data.back().v.begin());
   }
   return data;
 }
@@ -272,8 +298,8 @@ inline std::vector<float> RunLayer(const AttentionBackend& backend, const Attent
   AttentionCall call = sequences.Call(backend);
   if (encoder) call = {&sequences.layout(), nullptr, nullptr};
 
-  std::vector<float> k = Collect(requests, data, &SequenceData::k, kw, true);
-  std::vector<float> v = Collect(requests, data, &SequenceData::v, vw, true);
+  std::vector<float> k = Collect(requests, data, &SequenceData::k, kw, true, spec.page_tokens);
+  std::vector<float> v = Collect(requests, data, &SequenceData::v, vw, true, spec.page_tokens);
   if (!k.empty()) {
     sequences.SetContext(requests);
     TapeRunner runner(options.threads);

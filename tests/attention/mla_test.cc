@@ -58,6 +58,7 @@ TEST_P(Mla, LatentsGiveWhatExpandedKeysGive) {
   std::vector<TestRequest> mixed = {{kP, 0, 40}, {kP, 31, 7}, {kP, 0, 1}};
   mixed.insert(mixed.end(), decode.begin(), decode.end());
   for (const AttentionSpec& spec : Variants(Spec())) {
+    if (!Serves(*backend(), spec)) continue;
     for (const auto& requests : {decode, mixed}) {
       MlaCase mla(spec, requests, 3);
       const auto expected = mla.Expected(true);
@@ -70,6 +71,7 @@ TEST_P(Mla, LatentsGiveWhatExpandedKeysGive) {
 
 TEST_P(Mla, ContextInChunksGivesWhatTheWholeContextGives) {
   for (const AttentionSpec& spec : Variants(Spec())) {
+    if (!Serves(*backend(), spec)) continue;
     for (const TestRequest& request : {TestRequest{kP, 0, 40}, TestRequest{kP, 1, 7},
                                        TestRequest{kP, 70, 9}, TestRequest{kP, 64, 33}}) {
       MlaCase mla(spec, {request}, 5);
@@ -98,7 +100,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"VANILLA", DType::kI8, 32}, Case{"NATIVE", DType::kF32, 16},
                     Case{"NATIVE", DType::kF32, 32}, Case{"NATIVE", DType::kBF16, 16},
                     Case{"NATIVE", DType::kBF16, 32}, Case{"NATIVE", DType::kF16, 32},
-                    Case{"NATIVE", DType::kF8E4M3, 32}, Case{"NATIVE", DType::kI8, 16}),
+                    Case{"NATIVE", DType::kF8E4M3, 32}, Case{"NATIVE", DType::kI8, 16},
+                    Case{"FLASHINFER", DType::kF32, 16}, Case{"FLASHINFER", DType::kBF16, 32},
+                    Case{"FLASHINFER", DType::kF8E4M3, 16}, Case{"FLASHINFER", DType::kI8, 32}),
     [](const testing::TestParamInfo<Case>& test) {
       return std::string(test.param.backend) + "_" + std::string(KvNameOf(test.param.dtype)) + "_" +
              std::to_string(test.param.page_tokens);

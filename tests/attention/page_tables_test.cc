@@ -228,10 +228,11 @@ TEST_P(PageTables, RowsNeedNotBePositions) {
     k.insert(k.end(), data.k.begin() + row * width, data.k.begin() + (row + 1) * width);
     v.insert(v.end(), data.v.begin() + row * width, data.v.begin() + (row + 1) * width);
   }
-  std::vector<double> keys = RotatedRows(rope, k, kept_positions, spec.head_dim);
-  for (double& x : keys) x = Stored(dtype, static_cast<float>(x));
+  const std::vector<double> rotated = RotatedRows(rope, k, kept_positions, spec.head_dim);
+  const std::vector<double> keys =
+      StoredRows(dtype, std::vector<float>(rotated.begin(), rotated.end()), spec.head_dim);
   const auto expected = AttendAll(spec, RotatedRows(rope, newest.q, {next}, spec.head_dim), keys,
-                                  StoredRows(dtype, v));
+                                  StoredRows(dtype, v, spec.v_head_dim));
   // A last bit of a rotated key may be rounded into another bf16.
   const double tolerance = dtype == DType::kF32 ? 2e-5 : 5e-3;
   EXPECT_LT(Distance(out, expected), std::max(tolerance, ToleranceOf(*backend, spec)));
@@ -242,7 +243,7 @@ TEST_P(PageTables, RowsNeedNotBePositions) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PageTables,
-                         testing::Combine(testing::Values("NATIVE", "VANILLA"),
+                         testing::Combine(testing::Values("NATIVE", "FLASHINFER", "VANILLA"),
                                           testing::Values(DType::kF32, DType::kBF16),
                                           testing::Values(16, 32),
                                           testing::Values(Compute::kFp32)));

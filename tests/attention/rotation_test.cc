@@ -96,7 +96,7 @@ TEST_P(Rotation, OnTheWayIsRotationBefore) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Rotation,
-                         testing::Combine(testing::Values("NATIVE", "VANILLA"),
+                         testing::Combine(testing::Values("NATIVE", "FLASHINFER", "VANILLA"),
                                           testing::Values(DType::kF32, DType::kBF16, DType::kI8),
                                           testing::Values(RopePairing::kHalf,
                                                           RopePairing::kInterleaved)));

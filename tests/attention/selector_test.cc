@@ -105,12 +105,12 @@ TEST(Selector, UnknownAndEmptyNamesListTheValidOnes) {
     EXPECT_EQ(choice.RefusalTexts().size(), 1u);
     return choice.RefusalTexts()[0];
   };
-  EXPECT_EQ(
-      text("vanila"),
-      "refused: selector: attention backend = 'vanila', supports {auto, NATIVE, VANILLA}; set "
-      "by --attn-backend; fix: --attn-backend VANILLA");
+  EXPECT_EQ(text("vanila"),
+            "refused: selector: attention backend = 'vanila', supports {auto, NATIVE, FLASHINFER, "
+            "VANILLA}; set by --attn-backend; fix: --attn-backend VANILLA");
   EXPECT_EQ(text(""),
-            "refused: selector: attention backend = '', supports {auto, NATIVE, VANILLA}; set by "
+            "refused: selector: attention backend = '', supports {auto, NATIVE, FLASHINFER, "
+            "VANILLA}; set by "
             "--attn-backend; fix: --attn-backend auto");
 }
 
@@ -165,8 +165,8 @@ TEST(Selector, WhatNobodySupportsSaysHowToChangeIt) {
   const SpecOrigins origins = {.kv_dtype = {Origin::Kind::kUser, "--kv-dtype"}};
   const Choice choice = SelectBackend({"auto", {}}, spec, {}, table, origins);
   EXPECT_EQ(choice.backend, nullptr);
-  // Two backends, two phases; the bf16 row three times: isa and compute too.
-  EXPECT_EQ(choice.refusals.size(), 7u);
+  // Three backends, two phases; the bf16 row three times: isa and compute too.
+  EXPECT_EQ(choice.refusals.size(), 9u);
   EXPECT_EQ(choice.RefusalTexts()[3],
             "refused: NATIVE/generic_prefill: kv_dtype = nvfp4 (head_dim 20, v_head_dim 20), "
             "supports {f32, bf16, fp16, fp8_e4m3, int8}; set by --kv-dtype; fix: --kv-dtype one "
@@ -198,7 +198,7 @@ TEST(Selector, DTypesByKindOfLayerNeedABackendThatMixesThem) {
   EXPECT_EQ(choice.backend, nullptr);
   EXPECT_EQ(choice.RefusalTexts()[0],
             "refused: VANILLA/loops: mixed_kv = bf16, int8 in other layers, supports none; set by "
-            "--kv-dtype; fix: --attn-backend NATIVE");
+            "--kv-dtype; fix: --attn-backend NATIVE or FLASHINFER");
   EXPECT_EQ(SelectBackend({"auto", {}}, spec, {}, table, origins).backend->name(), "NATIVE");
 }
 
@@ -262,9 +262,9 @@ TEST(Selector, SpecsThatCannotBe) {
 TEST(Selector, MatrixHasALinePerRow) {
   const std::string matrix = CapabilityMatrix(Builtin());
   EXPECT_THAT(matrix,
-              HasSubstr("NATIVE   generic_decode   decode   reference         {f32, bf16, fp16, "
+              HasSubstr("NATIVE      generic_decode   decode   reference         {f32, bf16, fp16, "
                         "fp8_e4m3, int8, nvfp4}  {f32, bf16, fp16, fp8_e4m3, int8}  any"));
-  EXPECT_EQ(std::count(matrix.begin(), matrix.end(), '\n'), 6);
+  EXPECT_EQ(std::count(matrix.begin(), matrix.end(), '\n'), 8);
   for (const FeatureRow& f : Features()) EXPECT_THAT(matrix, HasSubstr(std::string(f.name)));
 }
 

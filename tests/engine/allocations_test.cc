@@ -39,7 +39,7 @@ namespace {
 class AllocationsTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(AllocationsTest, ASteadyDecodeStepHasNone) {
-  for (const char* backend : {"NATIVE", "VANILLA"}) {
+  for (const char* backend : {"NATIVE", "FLASHINFER", "VANILLA"}) {
     auto plan = test::PlanGolden(GetParam(), {.backend = backend, .threads = 2});
     ASSERT_TRUE(plan.ok()) << plan.message();
     auto runner = ModelRunner::Load(*std::move(plan));

@@ -80,7 +80,8 @@ TEST_P(PlanIsRunTest, KernelsAndCounts) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, PlanIsRunTest,
-    testing::Values(Case{"llama", "NATIVE"}, Case{"llama", "VANILLA"}, Case{"llama_bias", "auto"},
+    testing::Values(Case{"llama", "NATIVE"}, Case{"llama", "VANILLA"}, Case{"llama", "FLASHINFER"},
+                    Case{"deepseek_v2", "FLASHINFER"}, Case{"llama_bias", "auto"},
                     Case{"llama_rope_dynamic", "auto"}, Case{"mixtral", "auto"},
                     Case{"deepseek_v2", "auto"}, Case{"deepseek_v2_lite", "auto"},
                     Case{"mamba2", "auto"}, Case{"lfm2", "auto"}, Case{"t5", "auto"},

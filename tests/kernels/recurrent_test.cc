@@ -137,5 +137,113 @@ TEST(ScanKernel, LargeStepsStayFinite) {
   EXPECT_NEAR(D(y), 2 * std::exp(-0.1) + 100, 1e-4);
 }
 
+// One head by the definition, in double: S [key_dim, value_dim].
+struct DeltaHead {
+  double decay, dt_bias, query_scale, eps;
+  std::vector<double> state;
+
+  static std::vector<double> Unit(const float* x, size_t n, double eps) {
+    double squares = eps;
+    for (size_t i = 0; i < n; ++i) squares += D(x[i]) * D(x[i]);
+    std::vector<double> y;
+    for (size_t i = 0; i < n; ++i) y.push_back(D(x[i]) / std::sqrt(squares));
+    return y;
+  }
+  std::vector<double> Step(const DeltaKernelArgs& a, int64_t t) {
+    const size_t keys = At(a.key_dim);
+    const size_t values = At(a.value_dim);
+    const std::vector<double> q = Unit(a.q + t * a.q_stride, keys, eps);
+    const std::vector<double> k = Unit(a.k + t * a.k_stride, keys, eps);
+    const double dt = std::log1p(std::exp(D(a.dt[t * a.dt_stride]) + dt_bias));
+    const double beta = 1 / (1 + std::exp(-D(a.b[t * a.b_stride])));
+    for (double& s : state) s *= std::exp(decay * dt);
+    std::vector<double> y(values);
+    for (size_t j = 0; j < values; ++j) {
+      double stored = 0;
+      for (size_t i = 0; i < keys; ++i) stored += state[i * values + j] * k[i];
+      const double missing = D(a.v[t * a.v_stride + static_cast<int64_t>(j)]) - stored;
+      for (size_t i = 0; i < keys; ++i) {
+        state[i * values + j] += k[i] * beta * missing;
+        y[j] += query_scale * q[i] * state[i * values + j];
+      }
+    }
+    return y;
+  }
+};
+
+TEST(DeltaKernel, AgainstDouble) {
+  constexpr int64_t kRows = 13;
+  for (const auto& [keys, values] : {std::pair<int64_t, int64_t>{1, 1}, {8, 12}, {33, 17}}) {
+    for (const bool fresh : {false, true}) {
+      const std::vector<float> q = Floats(kRows * (keys + 1), 1);
+      const std::vector<float> k = Floats(kRows * (keys + 2), 2);
+      const std::vector<float> v = Floats(kRows * (values + 3), 3);
+      const std::vector<float> dt = Floats(kRows * 2, 4, 3.0f);
+      const std::vector<float> b = Floats(kRows * 3, 5, 3.0f);
+      const std::vector<float> past = Floats(keys * values, 6);
+      std::vector<float> state = past;
+      std::vector<float> y(At(kRows * values));
+      std::vector<float> scratch(At(DeltaScratchFloats(keys, values)), NAN);
+      DeltaKernelArgs a;
+      a.key_dim = keys;
+      a.value_dim = values;
+      a.decay = -0.7f;
+      a.dt_bias = 0.2f;
+      a.query_scale = 0.25f;
+      a.eps = 0.01f;
+      a.q = q.data();
+      a.k = k.data();
+      a.v = v.data();
+      a.dt = dt.data();
+      a.b = b.data();
+      a.q_stride = keys + 1;
+      a.k_stride = keys + 2;
+      a.v_stride = values + 3;
+      a.dt_stride = 2;
+      a.b_stride = 3;
+      a.y = y.data();
+      a.y_stride = values;
+      a.rows = kRows;
+      a.state = state.data();
+      a.fresh = fresh;
+      test::Kernels().recurrent.delta.run(a, scratch.data());
+      DeltaHead head{D(a.decay), D(a.dt_bias), D(a.query_scale), D(a.eps), {}};
+      head.state.assign(past.begin(), past.end());
+      if (fresh) head.state.assign(past.size(), 0.0);
+      for (int64_t t = 0; t < kRows; ++t) {
+        const std::vector<double> expected = head.Step(a, t);
+        for (size_t j = 0; j < expected.size(); ++j) {
+          ASSERT_NEAR(D(y[At(t * values) + j]), expected[j], 5e-6);
+        }
+      }
+      for (size_t i = 0; i < state.size(); ++i) ASSERT_NEAR(D(state[i]), head.state[i], 5e-6);
+    }
+  }
+}
+
+// A key of unit length whose gate is open: the state gives its value back, whatever it held.
+TEST(DeltaKernel, AnOpenGateStoresTheValue) {
+  const std::vector<float> k = {0.6f, 0.8f};
+  const std::vector<float> v = {3, -5, 7};
+  const float shut = -100;
+  const float open = 100;
+  std::vector<float> state = {9, 8, 7, 6, 5, 4};
+  std::vector<float> y(3);
+  std::vector<float> scratch(At(DeltaScratchFloats(2, 3)));
+  DeltaKernelArgs a;
+  a.key_dim = 2;
+  a.value_dim = 3;
+  a.decay = -1;
+  a.q = a.k = k.data();
+  a.v = v.data();
+  a.dt = &shut;  // nothing decays
+  a.b = &open;
+  a.y = y.data();
+  a.rows = 1;
+  a.state = state.data();
+  test::Kernels().recurrent.delta.run(a, scratch.data());
+  for (size_t j = 0; j < 3; ++j) EXPECT_NEAR(y[j], v[j], 1e-5);
+}
+
 }  // namespace
 }  // namespace tenon

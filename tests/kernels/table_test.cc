@@ -22,7 +22,7 @@ void ForEntries(const KernelTable& table, Visit visit) {
        e.soft_cap, e.softmax);
   each(table.rope.angles, table.rope.rotate_half, table.rope.rotate_interleaved);
   each(table.rows.embed, table.rows.gather, table.moe.route);
-  each(table.recurrent.conv, table.recurrent.scan);
+  each(table.recurrent.conv, table.recurrent.scan, table.recurrent.delta);
 }
 
 // Every faster table inherits from this one, so it has everything.

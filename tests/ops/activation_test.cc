@@ -51,6 +51,29 @@ TEST(Activation, EveryOpAtEverySize) {
   }
 }
 
+// Heads that lie beside others: an attention output's gate within the rows of q.
+TEST(Activation, HeadsOfAnyStride) {
+  constexpr int64_t kHeads = 3, kWidth = 5;
+  for (const int64_t num_tokens : {1, 4}) {
+    const std::vector<float> both = Floats(num_tokens * kHeads * 2 * kWidth, 5);
+    const std::vector<float> up = Floats(num_tokens * kHeads * kWidth, 6);
+    const auto results = OverTeams([&](OpRunner& run) {
+      const Value heads = run.Input(Shape{num_tokens, kHeads, 2 * kWidth}, both);
+      const Value x = run.Input(Shape{num_tokens, kHeads, kWidth}, up, Placement::kSlice);
+      const Value gate = heads.Slice(2, kWidth, 2 * kWidth);
+      return std::vector{GatedActivate(run.tape(), Activation::kSigmoid, gate, x),
+                         Multiply(run.tape(), x, gate), Scale(run.tape(), gate, 2.0f)};
+    });
+    for (const auto& result : results) ASSERT_EQ(result.size(), up.size());
+    for (size_t i = 0; i < up.size(); ++i) {
+      const float gate = both[i / kWidth * 2 * kWidth + kWidth + i % kWidth];
+      ASSERT_NEAR(D(results[0][i]), D(up[i]) / (1 + std::exp(-D(gate))), 1e-6);
+      ASSERT_EQ(results[1][i], up[i] * gate);
+      ASSERT_EQ(results[2][i], gate * 2);
+    }
+  }
+}
+
 // Gate and up are two slices of one fused matmul.
 TEST(Activation, SlicesOfOneValue) {
   const std::vector<float> both = Floats(2 * 20, 3);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/op_runner.h"
+#include "tenon/ops/per_head.h"
 
 namespace tenon {
 namespace {
@@ -200,6 +201,115 @@ TEST(SelectiveScan, AnySplitEqualsBruteForce) {
           for (int64_t i = 0; i < ScanCase::kX; ++i) {
             const double want = expected[SequenceOf(run)][At(t * ScanCase::kX + i)];
             RC_ASSERT(std::abs(D(got[At(row * ScanCase::kX + i)]) - want) < 1e-5);
+          }
+        }
+      }
+    }
+  }));
+}
+
+struct DeltaCase {
+  static constexpr int64_t kKeyHeads = 2, kShared = 2, kKey = 3, kValue = 5;
+  static constexpr int64_t kGroup = 2 * kKey + kShared * kValue;  // q, k, v of a key head
+  static constexpr int64_t kQkv = kKeyHeads * kGroup;
+  static constexpr int64_t kGates = 2 * kKeyHeads * kShared;  // per key head b, dt
+  static constexpr int64_t kRow = kQkv + kGates;
+  static constexpr int64_t kY = kKeyHeads * kShared * kValue;
+  std::vector<float> a_log = Floats(kKeyHeads * kShared, 1);
+  std::vector<float> dt_bias = Floats(kKeyHeads * kShared, 2);
+  GatedDeltaSpec spec{kKeyHeads, kKeyHeads* kShared, kKey, kValue, a_log.data(), dt_bias.data()};
+
+  static std::vector<double> Unit(const float* x) {
+    double squares = 1e-6;
+    for (int64_t i = 0; i < kKey; ++i) squares += D(x[i]) * D(x[i]);
+    std::vector<double> y;
+    for (int64_t i = 0; i < kKey; ++i) y.push_back(D(x[i]) / std::sqrt(squares));
+    return y;
+  }
+  // All rows of one sequence, [rows, kRow] -> [rows, kY], in double.
+  std::vector<double> Whole(const std::vector<float>& rows) const {
+    std::vector<double> states(At(spec.value_heads * kKey * kValue));
+    std::vector<double> y;
+    for (size_t t = 0; t < rows.size() / kRow; ++t) {
+      const float* row = rows.data() + t * kRow;
+      for (int64_t h = 0; h < spec.value_heads; ++h) {
+        const float* group = row + h / kShared * kGroup;
+        const float* gates = row + kQkv + h / kShared * 2 * kShared + h % kShared;
+        Head(At(h), group, group + 2 * kKey + h % kShared * kValue, gates,
+             states.data() + h * kKey * kValue, y);
+      }
+    }
+    return y;
+  }
+
+ private:
+  // gates: b, and kShared after it dt. Appends to y.
+  void Head(size_t h, const float* group, const float* v, const float* gates, double* state,
+            std::vector<double>& y) const {
+    const std::vector<double> q = Unit(group);
+    const std::vector<double> k = Unit(group + kKey);
+    const double dt = std::log1p(std::exp(D(gates[kShared]) + D(dt_bias[h])));
+    const double keep = std::exp(-std::exp(D(a_log[h])) * dt);
+    for (int64_t j = 0; j < kValue; ++j) {
+      double stored = 0;
+      double out = 0;
+      for (int64_t i = 0; i < kKey; ++i) stored += keep * state[i * kValue + j] * k[At(i)];
+      const double correction = (D(v[j]) - stored) / (1 + std::exp(-D(gates[0])));
+      for (int64_t i = 0; i < kKey; ++i) {
+        double& s = state[i * kValue + j];
+        s = keep * s + k[At(i)] * correction;
+        out += s * q[At(i)] / std::sqrt(static_cast<double>(kKey));
+      }
+      y.push_back(out);
+    }
+  }
+};
+
+TEST(GatedDelta, AnySplitEqualsBruteForce) {
+  EXPECT_TRUE(rc::check([] {
+    const DeltaCase delta;
+    constexpr int64_t kKey = DeltaCase::kKey;
+    const auto lengths = *rc::gen::container<std::vector<int>>(3, rc::gen::inRange(0, 9));
+    std::vector<std::vector<float>> rows;
+    std::vector<std::vector<double>> expected;
+    for (size_t s = 0; s < lengths.size(); ++s) {
+      rows.push_back(Floats(lengths[s] * DeltaCase::kRow, static_cast<uint32_t>(30 + s)));
+      expected.push_back(delta.Whole(rows.back()));
+    }
+    Pool pool(StateBytesOf(delta.spec));
+    std::vector<int64_t> done(lengths.size());
+    const int threads = *rc::gen::inRange(1, 4);
+    for (const Step& step : RandomSteps(lengths)) {
+      std::vector<float> input;
+      for (const SequenceRun& run : step.runs) {
+        const auto at = rows[SequenceOf(run)].begin() + done[SequenceOf(run)] * DeltaCase::kRow;
+        input.insert(input.end(), at, at + (run.end - run.begin) * DeltaCase::kRow);
+      }
+      const auto count = static_cast<int32_t>(step.runs.size());
+      OpRunner runner(threads);
+      const Value all = runner.Input(Shape{step.rows, DeltaCase::kRow}, input);
+      const Value groups =
+          all.Slice(1, 0, DeltaCase::kQkv).SplitLast(DeltaCase::kKeyHeads, DeltaCase::kGroup);
+      const Value gates = all.Slice(1, DeltaCase::kQkv, DeltaCase::kRow)
+                              .SplitLast(DeltaCase::kKeyHeads, 2 * DeltaCase::kShared);
+      // v's heads must be evenly spaced: they are not within the groups.
+      const Value v = runner.tape().NewValue(
+          DType::kF32, {step.rows, delta.spec.value_heads, DeltaCase::kValue});
+      CopyInto(
+          runner.tape(), groups.Slice(2, 2 * kKey, DeltaCase::kGroup),
+          v.MergeLast().SplitLast(DeltaCase::kKeyHeads, DeltaCase::kShared * DeltaCase::kValue));
+      const Value y = GatedDelta(runner.tape(), delta.spec,
+                                 {groups.Slice(2, 0, kKey), groups.Slice(2, kKey, 2 * kKey), v,
+                                  gates.Slice(2, DeltaCase::kShared, 2 * DeltaCase::kShared),
+                                  gates.Slice(2, 0, DeltaCase::kShared)},
+                                 {step.runs.data(), &count}, pool.pool);
+      const std::vector<float> got = runner.Run({y}, 1)[0];
+      for (const SequenceRun& run : step.runs) {
+        int64_t& t = done[SequenceOf(run)];
+        for (int64_t row = run.begin; row < run.end; ++row, ++t) {
+          for (int64_t i = 0; i < DeltaCase::kY; ++i) {
+            const double want = expected[SequenceOf(run)][At(t * DeltaCase::kY + i)];
+            RC_ASSERT(std::abs(D(got[At(row * DeltaCase::kY + i)]) - want) < 1e-5);
           }
         }
       }

@@ -180,6 +180,48 @@ TEST(Fit, TheFractionOfTheMemoryIsAChoice) {
   }
 }
 
+// Several sequences: as many tokens as all can have, or as many as fit, and one whole context at
+// the least.
+TEST(Fit, SeveralSequencesShareWhatFits) {
+  const auto plan = [](int64_t sequences, int64_t kv_tokens, int64_t memory) {
+    return PlanGolden("llama", {.kv_fraction = "1",
+                                .max_seq_len = 64,
+                                .kv_tokens = kv_tokens,
+                                .max_sequences = sequences,
+                                .page_tokens = 16,
+                                .memory_bytes = memory});
+  };
+  const auto all = plan(5, 0, 0);
+  ASSERT_TRUE(all.ok()) << all.message();
+  EXPECT_EQ((*all)->sizing.tokens, 5 * 64);
+  EXPECT_EQ((*all)->cache_plan.groups[0].pages, 5 * 64 / 16 + 4);
+  EXPECT_EQ((*all)->cache_plan.groups[0].max_pages, 4);
+  EXPECT_EQ(DecisionOf(**all, "kv_tokens"), nullptr);
+  const auto least = plan(5, 64, 0);
+  ASSERT_TRUE(least.ok()) << least.message();
+  const int64_t low = (*least)->memory.Total();
+  const int64_t high = (*all)->memory.Total();
+  ASSERT_GT(high, low);
+  for (const int64_t memory : {high, high - 1, (low + high) / 2, low + 1}) {
+    const auto cut = plan(5, 0, memory);
+    ASSERT_TRUE(cut.ok()) << cut.message();
+    EXPECT_LE((*cut)->memory.Total(), memory);
+    EXPECT_EQ((*cut)->max_seq_len, 64);
+    const int64_t tokens = (*cut)->sizing.tokens;
+    const Decision* decision = DecisionOf(**cut, "kv_tokens");
+    ASSERT_EQ(decision != nullptr, memory < high);
+    if (decision == nullptr) continue;
+    EXPECT_EQ(decision->resolved, std::to_string(tokens));
+    // No more tokens would fit: those of the next page.
+    const auto more = plan(5, tokens + 1, memory);
+    EXPECT_FALSE(more.ok()) << tokens;
+  }
+  const auto none = plan(5, 0, low - 1);
+  ASSERT_FALSE(none.ok());
+  EXPECT_GT(LongestIn(none.message()), 0);
+  EXPECT_LT(LongestIn(none.message()), 64);
+}
+
 TEST(Fit, SmallerRowsMakeRoomForMore) {
   const auto sixty = PlanGolden("llama", {.max_seq_len = 64, .page_tokens = 16});
   ASSERT_TRUE(sixty.ok());

@@ -44,7 +44,7 @@ INSTANTIATE_TEST_SUITE_P(Families, HostileConfigTest,
                                          "gpt_oss_mxfp4", "lfm2", "llama", "llama4_text",
                                          "llama4_wrapper", "mamba2", "ministral3",
                                          "mistral3_wrapper", "mixtral", "qwen2_moe", "qwen2_swa",
-                                         "qwen3", "qwen3_moe", "t5", "t5_v1_1"));
+                                         "qwen3", "qwen3_moe", "qwen3_next", "t5", "t5_v1_1"));
 
 struct Edit {
   const char* golden;

@@ -22,6 +22,7 @@ struct Wish {
   std::string isa = "auto";
   int64_t max_seq_len = 0;
   int64_t kv_tokens = 0;
+  int64_t max_sequences = 0;
   int64_t page_tokens = 0;
   int64_t memory_bytes = 0;
   int64_t prefill_chunk = 512;
@@ -29,6 +30,7 @@ struct Wish {
   int64_t mla_context_chunk = 1024;
   std::string allowed = {};  // downgrades, with commas
   std::string target = "auto";
+  bool deterministic = false;
 };
 
 inline Result<EngineOptions> OptionsFor(const Wish& wish) {
@@ -42,13 +44,15 @@ inline Result<EngineOptions> OptionsFor(const Wish& wish) {
       {"isa", wish.isa},
       {"max-seq-len", number(wish.max_seq_len)},
       {"kv-tokens", number(wish.kv_tokens)},
+      {"max-sequences", number(wish.max_sequences)},
       {"page-tokens", number(wish.page_tokens)},
       {"memory", number(wish.memory_bytes)},
       {"prefill-chunk", std::to_string(wish.prefill_chunk)},
       {"mla-context-chunk", std::to_string(wish.mla_context_chunk)},
       {"threads", number(wish.threads)},
       {"allow-downgrade", wish.allowed},
-      {"target", wish.target}};
+      {"target", wish.target},
+      {"deterministic", wish.deterministic ? "true" : "auto"}};
   OptionInputs inputs;
   for (const auto& [name, value] : rows) {
     if (value != "auto" && !value.empty()) inputs.command_line.push_back({name, value});

@@ -1,5 +1,5 @@
 // Every golden directory whose architecture is served reproduces the reference's logits and greedy
-// tokens: whole, in chunks, token by token; with both attention backends.
+// tokens: whole, in chunks, token by token; with every attention backend that has its features.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,9 +37,21 @@ std::vector<std::string> ServedGoldens() {
   return names;
 }
 
+// Chunked attention is what FLASHINFER has not.
+bool HasChunks(const std::string& name) {
+  const auto config = ReadJsonFile(test::DataPath("goldens/" + name) + "/config.json");
+  for (const char* part : {"", "text_config"}) {
+    const JsonValue* fields = *part == 0 ? &*config : config->Find(part);
+    const JsonValue* chunk = fields == nullptr ? nullptr : fields->Find("attention_chunk_size");
+    if (chunk != nullptr && !chunk->is_null()) return true;
+  }
+  return false;
+}
+
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const std::string& name : ServedGoldens()) {
+    if (!HasChunks(name)) cases.push_back({name, "FLASHINFER", 2});
     cases.push_back({name, "NATIVE", 2});
     cases.push_back({name, "VANILLA", 1});
   }
@@ -73,7 +85,7 @@ class GoldenTest : public testing::TestWithParam<Case> {
     return golden_->HasFeature("rope_dynamic_ntk") || golden_->HasFeature("rope_longrope");
   }
   void Start(ModelRunner& runner, const test::GoldenPrompt& prompt) {
-    ASSERT_TRUE(runner.Reset().ok());
+    runner.Reset();
     if (runner.has_encoder()) {
       const Status status = runner.Encode(prompt.input_ids);
       ASSERT_TRUE(status.ok()) << status.message();
@@ -140,7 +152,7 @@ TEST_P(GoldenTest, Greedy) {
       ASSERT_EQ(best, prompt.greedy[step]) << "step " << step;
       sequence.push_back(best);
       if (LengthDependent()) {  // recompute, as the reference does
-        ASSERT_TRUE((*runner)->Reset().ok());
+        (*runner)->Reset();
         ASSERT_TRUE((*runner)->Extend(sequence, WantLogits::kLast).ok());
       } else {
         ASSERT_TRUE((*runner)->Extend(std::span(&sequence.back(), 1), WantLogits::kLast).ok());

@@ -6,10 +6,10 @@
 namespace tenon {
 namespace {
 
-constexpr FeatureSet kEverything = Feature::kWindow | Feature::kChunk | Feature::kSoftcap |
-                                   Feature::kSinks | Feature::kAlibi | Feature::kRelativeBias |
-                                   Feature::kMla | Feature::kUnequalHeadDims | Feature::kEncoder |
-                                   Feature::kCross | Feature::kMixedKv | Feature::kDeterministic;
+constexpr FeatureSet kUsual = Feature::kWindow | Feature::kChunk | Feature::kSoftcap |
+                              Feature::kSinks | Feature::kAlibi | Feature::kRelativeBias |
+                              Feature::kMla | Feature::kUnequalHeadDims | Feature::kEncoder |
+                              Feature::kCross | Feature::kMixedKv | Feature::kDeterministic;
 constexpr ValueSet<DType> kAllKv =
     Of(DType::kF32, DType::kBF16, DType::kF16, DType::kF8E4M3, DType::kI8, DType::kF4E2M1);
 // A latent is key and value of all heads at once: four bits are too few for it.
@@ -22,7 +22,7 @@ constexpr KernelRow Generic(std::string_view backend, std::string_view kernel, A
           .kernel = kernel,
           .phase = phase,
           .isa = Isa::kReference,
-          .features = kEverything,
+          .features = kUsual,
           .kv_dtypes = kAllKv,
           .latent_dtypes = kLatents,
           .page_tokens = Any<int32_t>(),
@@ -44,22 +44,35 @@ constexpr KernelRow Bf16Prefill() {
   return row;
 }
 
-constexpr ValueSet<KvLayout> kByStrides = Of(KvLayout::kHnd, KvLayout::kNhd);
-
-// The oracle holds all layers alike, so that what it is compared with differs in one thing.
-constexpr KernelRow Vanilla(AttentionPhase phase) {
+// Plain loops for any spec. The oracle holds all layers alike, so that what it is compared with
+// differs in one thing.
+constexpr KernelRow VanillaRow(AttentionPhase phase) {
   KernelRow row = Generic("VANILLA", "loops", phase, Of(KvLayout::kNhd));
   row.features &= ~static_cast<FeatureSet>(Feature::kMixedKv);
+  row.features = row.features | Feature::kCustomMask;
   return row;
 }
+
+// Everything but chunks. Shared prefixes are attended for several sequences at once, and a prompt's
+// chunk decides how its keys are split: bits depend on the batch.
+constexpr KernelRow FlashInferRow(AttentionPhase phase) {
+  KernelRow row = Generic("FLASHINFER", "generic", phase, Of(KvLayout::kNhd, KvLayout::kHnd));
+  row.features &= ~(Feature::kChunk | Feature::kDeterministic);
+  row.features = row.features | Feature::kCustomMask;
+  return row;
+}
+
+constexpr ValueSet<KvLayout> kByStrides = Of(KvLayout::kHnd, KvLayout::kNhd);
 
 // In `auto` order.
 constexpr KernelRow kRows[] = {
     Bf16Prefill(),
     Generic("NATIVE", "generic_prefill", AttentionPhase::kPrefill, kByStrides),
     Generic("NATIVE", "generic_decode", AttentionPhase::kDecode, kByStrides),
-    Vanilla(AttentionPhase::kPrefill),
-    Vanilla(AttentionPhase::kDecode),
+    FlashInferRow(AttentionPhase::kPrefill),
+    FlashInferRow(AttentionPhase::kDecode),
+    VanillaRow(AttentionPhase::kPrefill),
+    VanillaRow(AttentionPhase::kDecode),
 };
 
 }  // namespace
@@ -67,7 +80,8 @@ constexpr KernelRow kRows[] = {
 BackendTable BuiltinBackends(const KernelTable& kernels) {
   BackendTable table;
   table.rows.assign(std::begin(kRows), std::end(kRows));
-  table.backends = {backends::MakeNative(kernels), backends::MakeVanilla(kernels)};
+  table.backends = {backends::MakeNative(kernels), backends::MakeFlashInfer(kernels),
+                    backends::MakeVanilla(kernels)};
   table.aliases = {{"TRTLLM", "NATIVE"}};  // TensorRT-LLM's name for its own paged backend
   return table;
 }

@@ -14,4 +14,10 @@ inline constexpr const char* kBf16Prefill = "bf16_prefill";
 std::shared_ptr<const AttentionBackend> MakeVanilla(const KernelTable& kernels);
 std::shared_ptr<const AttentionBackend> MakeNative(const KernelTable& kernels);
 
+struct FlashInferOptions {
+  bool cascade = true;  // prefixes that sequences share are attended once
+};
+std::shared_ptr<const AttentionBackend> MakeFlashInfer(const KernelTable& kernels,
+                                                       const FlashInferOptions& options = {});
+
 }  // namespace tenon::backends

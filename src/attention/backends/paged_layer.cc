@@ -19,14 +19,6 @@ KvPageFormat PageFormatOf(const LayerFacts& facts, int64_t page_tokens) {
   return KvPageFormatOf(facts.spec().Cached(facts.layout()), page_tokens);
 }
 
-// A cached row, to be written or read.
-StoredRow RowIn(const KvPartFormat& part, std::byte* page, int64_t slot, int64_t head) {
-  return {.codes = page + part.codes + slot * part.slot + head * part.head,
-          .scales = part.scale_slot == 0
-                        ? nullptr
-                        : page + part.scales + slot * part.scale_slot + head * part.scale_head};
-}
-
 const int32_t* PagesOf(const LayerArgs& layer, int32_t request) {
   const GroupPages& pages = layer.layout->groups[static_cast<size_t>(layer.cache->group)];
   TN_DCHECK(pages.page_tokens == layer.cache->page_tokens, "page tables of the layer's own group");
@@ -48,6 +40,28 @@ Place PlaceOf(const LayerArgs& layer, int32_t request, int64_t t) {
   const int64_t row = CachedRowsOf(*layer.facts, r) - (r.end - t);
   const int32_t page = PagesOf(layer, request)[row / layer.cache->page_tokens];
   return {layer.cache->base + page * layer.cache->page_bytes, row % layer.cache->page_tokens};
+}
+
+// The row of one head at a place, to be written or read.
+StoredRow RowIn(const KvPartFormat& part, const Place& at, int64_t head) {
+  StoredRow row;
+  row.codes = at.page + part.codes + at.slot * part.slot + head * part.head;
+  if (part.scale_slot > 0)
+    row.scales = at.page + part.scales + at.slot * part.scale_slot + head * part.scale_head;
+  return row;
+}
+StoredRow KeyIn(const LayerFacts& facts, const KvPageFormat& page, const Place& at, int64_t head) {
+  StoredRow row = RowIn(page.k, at, head);
+  row.dtype = facts.spec().kv_dtype;
+  row.scale = facts.spec().k_scale;
+  return row;
+}
+StoredRow ValueIn(const LayerFacts& facts, const KvPageFormat& page, const Place& at,
+                  int64_t head) {
+  StoredRow row = RowIn(page.v, at, head);
+  row.dtype = facts.spec().kv_dtype;
+  row.scale = facts.spec().v_scale;
+  return row;
 }
 
 struct AppendArgs {
@@ -101,11 +115,8 @@ void RunAppendLatent(const LatentArgs& a, const RunContext& context, int64_t beg
   for (int64_t t = begin; t < end; ++t) {
     const int32_t request = RequestOfRow(*a.layer.layout, t);
     if (request < 0) return;
-    const Place place = PlaceOf(a.layer, request, t);
-    StoredRow row = RowIn(format.k, place.page, place.slot, 0);
-    row.dtype = facts.spec().kv_dtype;
-    row.scale = facts.spec().k_scale;
-    facts.kernels().store(a.latent.For<float>(context.thread) + t * a.row_stride, row,
+    facts.kernels().store(a.latent.For<float>(context.thread) + t * a.row_stride,
+                          KeyIn(facts, format, PlaceOf(a.layer, request, t), 0),
                           facts.heads().k_width);
   }
 }
@@ -124,12 +135,10 @@ void RunGatherLatent(const LatentArgs& a, const RunContext& context, int64_t beg
       std::memset(out, 0, static_cast<size_t>(width) * sizeof(float));
       continue;
     }
-    std::byte* page =
-        a.layer.cache->base + pages[row / a.layer.cache->page_tokens] * a.layer.cache->page_bytes;
-    StoredRow stored = RowIn(format.k, page, row % a.layer.cache->page_tokens, 0);
-    stored.dtype = facts.spec().kv_dtype;
-    stored.scale = facts.spec().k_scale;
-    facts.kernels().load(stored, out, width);
+    const int64_t page = pages[row / a.layer.cache->page_tokens];
+    const Place place{a.layer.cache->base + page * a.layer.cache->page_bytes,
+                      row % a.layer.cache->page_tokens};
+    facts.kernels().load(KeyIn(facts, format, place, 0), out, width);
   }
 }
 
@@ -249,13 +258,8 @@ void StoreNewRow(const LayerArgs& layer, int64_t t, int64_t kv_head, const NewRo
   const LayerFacts& facts = *layer.facts;
   const KvPageFormat format = PageFormatOf(facts, layer.cache->page_tokens);
   const Place place = PlaceOf(layer, RequestOfRow(*layer.layout, t), t);
-  StoredRow k = RowIn(format.k, place.page, place.slot, kv_head);
-  StoredRow v = RowIn(format.v, place.page, place.slot, kv_head);
-  k.dtype = v.dtype = facts.spec().kv_dtype;
-  k.scale = facts.spec().k_scale;
-  v.scale = facts.spec().v_scale;
-  facts.kernels().store(row.k, k, facts.heads().k_width);
-  facts.kernels().store(row.v, v, facts.heads().v_width);
+  facts.kernels().store(row.k, KeyIn(facts, format, place, kv_head), facts.heads().k_width);
+  facts.kernels().store(row.v, ValueIn(facts, format, place, kv_head), facts.heads().v_width);
 }
 
 QkvView Rotated(Tape& tape, const QkvView& qkv) {
@@ -405,6 +409,11 @@ AttendArgs ArgsOf(const AttendRecord& a, const RunContext& context, const ScoreR
   args.q = a.q.For<float>(context.thread) + block.row * a.q_row + args.first_head * a.q_head;
   args.q_row_stride = a.q_row;
   args.q_head_stride = a.q_head;
+  TN_CHECK(r.mask == nullptr || facts.spec().custom_mask,
+           "masks are brought to layers that were selected for them");
+  args.mask = r.mask;
+  args.mask_row = block.row - r.begin;
+  args.mask_columns = facts.spec().kind == AttentionKind::kCross ? r.cross_len : before + rows;
   switch (a.source) {
     case KeySource::kPaged:
       SetPagedSource(a.layer, block.request, args.source);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tenon/attention/backend.h"
+#include "tenon/attention/backends/row_block.h"
 #include "tenon/kernels/attention_kernels.h"
 
 namespace tenon::backends {
@@ -126,12 +127,6 @@ void FillAttend(const Tape& tape, const AttendInput& input, const LayerArgs& lay
 MlaLayer::Partial NewPartial(Tape& tape, const LayerFacts& facts, int64_t num_tokens,
                              bool with_stats);
 
-// Rows [row, row + rows) of the step, all of one request.
-struct RowBlock {
-  int32_t request = 0;
-  int64_t row = 0;
-  int64_t rows = 1;
-};
 // Kernel arguments of these rows and one kv head, over all keys of the request.
 AttendArgs ArgsOf(const AttendRecord& a, const RunContext& context, const ScoreRules& rules,
                   const RowBlock& block, int64_t kv_head);

@@ -131,7 +131,8 @@ void AddSecondPart(const AttendArgs& a, const Tile& tile, const Query& query, fl
 TN_INLINE void Score(const AttendArgs& a, const Tile& tile, const Query& query, float* scores) {
   const ScoreRules& rules = *a.rules;
   if (a.source.k2_width > 0) AddSecondPart(a, tile, query, scores);
-  const bool plain = rules.softcap == 0 && rules.alibi == nullptr && rules.bias == nullptr;
+  const bool plain =
+      rules.softcap == 0 && rules.alibi == nullptr && rules.bias == nullptr && a.mask == nullptr;
   if (!plain) {
     for (int64_t t = query.seen.begin; t < query.seen.end; ++t) {
       scores[t] = ScoreOf(a, scores[t], query.row, query.head, tile.keys.begin + t);

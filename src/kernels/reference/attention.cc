@@ -43,7 +43,9 @@ void VanillaRow(const AttendArgs& a, int64_t row, int64_t g, const AttendOut& ta
   double total = sink == -INFINITY ? 0.0 : std::exp(sink - top);
   for (int64_t i = 0; i < a.v_width; ++i) sums[i] = 0;
   for (int64_t j = keys.begin; j < keys.end; ++j) {
-    const double p = std::exp(score(j) - top);
+    const double s = score(j);
+    if (s == -INFINITY) continue;  // masked, perhaps as all keys are
+    const double p = std::exp(s - top);
     total += p;
     const float* v = ValueRow(a, j, buffer);
     for (int64_t i = 0; i < a.v_width; ++i) sums[i] += p * static_cast<double>(v[i]);

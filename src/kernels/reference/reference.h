@@ -38,5 +38,6 @@ void Route(const RouteKernelArgs& args, const float* logits, int32_t* chosen, fl
 
 void CausalConv(const ConvKernelArgs& args, int64_t begin, int64_t end);
 void SelectiveScan(const ScanKernelArgs& args);
+void GatedDelta(const DeltaKernelArgs& args, float* scratch);
 
 }  // namespace tenon::reference

@@ -33,6 +33,7 @@ KernelTable MakeTable() {
   table.moe.route = {reference::Route, "reference/moe_route"};
   table.recurrent.conv = {reference::CausalConv, "reference/causal_conv"};
   table.recurrent.scan = {reference::SelectiveScan, "reference/selective_scan"};
+  table.recurrent.delta = {reference::GatedDelta, "reference/gated_delta"};
   table.attention = ReferenceAttentionKernels();
   return table;
 }
