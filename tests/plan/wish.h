@@ -31,6 +31,7 @@ struct Wish {
   std::string allowed = {};  // downgrades, with commas
   std::string target = "auto";
   bool deterministic = false;
+  std::string jit = "off";  // compiling takes a second, and writes to the user's cache
 };
 
 inline Result<EngineOptions> OptionsFor(const Wish& wish) {
@@ -52,7 +53,8 @@ inline Result<EngineOptions> OptionsFor(const Wish& wish) {
       {"threads", number(wish.threads)},
       {"allow-downgrade", wish.allowed},
       {"target", wish.target},
-      {"deterministic", wish.deterministic ? "true" : "auto"}};
+      {"deterministic", wish.deterministic ? "true" : "auto"},
+      {"attn-jit", wish.jit}};
   OptionInputs inputs;
   for (const auto& [name, value] : rows) {
     if (value != "auto" && !value.empty()) inputs.command_line.push_back({name, value});

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "checkpoint/fixtures.h"
 #include "support/golden.h"
 #include "support/isa.h"
 #include "support/paths.h"
@@ -19,8 +20,11 @@ struct Case {
   std::string name;
   std::string backend;
   int64_t threads = 1;
+  std::string jit = "off";
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name << " on " << c.backend; }
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name << " on " << c.backend << (c.jit == "off" ? "" : ", compiled");
+}
 
 // Served: by what the static index says.
 std::vector<std::string> ServedGoldens() {
@@ -55,16 +59,23 @@ std::vector<Case> Cases() {
     cases.push_back({name, "NATIVE", 2});
     cases.push_back({name, "VANILLA", 1});
   }
+  // Rows of heads alone, with windows and soft-caps, with sinks.
+  for (const char* name : {"llama_hd64", "gemma2", "gpt_oss_hd64"})
+    cases.push_back({name, "FLASHINFER", 2, "require"});
   return cases;
 }
 
 Result<std::unique_ptr<ModelRunner>> Load(const Case& c, int64_t prefill_chunk) {
   const auto registry = MakeRegistry();
+  // Not into the user's.
+  static const test::TempDir cache;
+  ::setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);
   TN_ASSIGN_OR_RETURN(EngineOptions options,
                       EngineOptionTable().Resolve(
                           {.command_line = {{"isa", std::string(NameOf(test::TestIsa()))},
                                             {"compute", "fp32"},
                                             {"attn-backend", c.backend},
+                                            {"attn-jit", c.jit},
                                             {"threads", std::to_string(c.threads)},
                                             {"prefill-chunk", std::to_string(prefill_chunk)},
                                             // Small, so that a chunked prefill crosses it.
