@@ -45,8 +45,8 @@ std::vector<std::string> ServedGoldens() {
 bool HasChunks(const std::string& name) {
   const auto config = ReadJsonFile(test::DataPath("goldens/" + name) + "/config.json");
   for (const char* part : {"", "text_config"}) {
-    const JsonValue* fields = *part == 0 ? &*config : config->Find(part);
-    const JsonValue* chunk = fields == nullptr ? nullptr : fields->Find("attention_chunk_size");
+    const Json* fields = *part == 0 ? &*config : config->Find(part);
+    const Json* chunk = fields == nullptr ? nullptr : fields->Find("attention_chunk_size");
     if (chunk != nullptr && !chunk->is_null()) return true;
   }
   return false;
@@ -191,7 +191,7 @@ TEST_P(GoldenTest, HiddenStates) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenTest, testing::ValuesIn(Cases()), [](const auto& info) {
-  return info.param.name + "_" + info.param.backend;
+  return info.param.name + "_" + info.param.backend + (info.param.jit == "off" ? "" : "_compiled");
 });
 
 TEST(Goldens, TheListIsNotEmpty) { EXPECT_GE(ServedGoldens().size(), 18u); }
