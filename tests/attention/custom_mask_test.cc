@@ -110,8 +110,8 @@ INSTANTIATE_TEST_SUITE_P(All, CustomMask, testing::Values("VANILLA", "FLASHINFER
 TEST(CustomMask, NativeRefusesIt) {
   EXPECT_FALSE(Serves(*BackendNamed("NATIVE"), MaskedSpec()));
   MachineProfile machine;
-  const Choice choice =
-      SelectBackend({"auto", {}}, MaskedSpec(), machine, BuiltinBackends(Kernels()));
+  const BackendTable table = BuiltinBackends(Kernels());
+  const Choice choice = SelectBackend({"auto", {}}, MaskedSpec(), machine, table);
   ASSERT_NE(choice.backend, nullptr);
   EXPECT_EQ(choice.backend->name(), "FLASHINFER");
 }
