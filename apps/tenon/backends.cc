@@ -20,21 +20,13 @@ struct BackendsArguments {
   bool markdown = false;
 };
 
-// Whether the machine has what each kernel needs, in the order of the table's rows.
-std::vector<bool> Here(const BackendTable& table, const MachineProfile& machine) {
-  std::vector<bool> here;
-  for (const KernelRow& row : table.rows) here.push_back(machine.isa >= row.isa);
-  return here;
-}
-
 Json JsonOf(const BackendTable& table, const MachineProfile& machine) {
   const CapabilityList list = CapabilitiesOf(table);
-  const std::vector<bool> here = Here(table, machine);
   Json::Array kernels;
   for (size_t i = 0; i < list.rows.size(); ++i) {
     Json kernel;
     for (size_t c = 0; c < list.columns.size(); ++c) kernel.Set(list.columns[c], list.rows[i][c]);
-    kernel.Set("here", bool{here[i]});
+    kernel.Set("here", machine.isa >= table.rows[i].isa);
     kernels.push_back(std::move(kernel));
   }
   Json::Array backends;
@@ -61,16 +53,17 @@ void PrintText(const BackendTable& table, const MachineProfile& machine) {
   fmt::print("\nauto: the first backend, in this order, with a kernel for each phase of a layer\n");
   for (const BackendTable::Alias& alias : table.aliases)
     fmt::print("{}: another name of {}\n", alias.name, alias.backend);
-  const std::vector<bool> here = Here(table, machine);
-  for (size_t i = 0; i < here.size(); ++i) {
-    if (here[i]) continue;
-    fmt::print("{}/{}: not on this machine, which has {}\n", table.rows[i].backend,
-               table.rows[i].kernel, NameOf(machine.isa));
+  for (const KernelRow& row : table.rows) {
+    if (machine.isa >= row.isa) continue;
+    fmt::print("{}/{}: not on this machine, which has {}\n", row.backend, row.kernel,
+               NameOf(machine.isa));
   }
 }
 
 Status Backends(const BackendsArguments& arguments) {
   TN_ASSIGN_OR_RETURN(const EngineOptions options, arguments.options.Resolve());
+  if (options.json.value && arguments.markdown)
+    return UsageError("--json and --markdown: one form at a time; fix: leave one out");
   const std::unique_ptr<Registry> registry = MakeRegistry();
   TN_RETURN_IF_ERROR(OpenPlugins(options.custom_module_dirs, *registry));
   const MachineProfile machine = DetectMachine();

@@ -55,9 +55,8 @@ inline constexpr OptionRow kOptionRows[] = {
      0, 0, "", kPlans, "attention backend of all layers; auto: the first that supports the model"},
     {"attn-jit", OptionKind::kEnum, &EngineOptions::attn_jit, "auto", "off|auto|require", 0, 0, "",
      kPlans,
-     "attention kernels of FLASHINFER compiled while a model loads: off, where a compiler is "
-     "found, "
-     "or nothing else"},
+     "attention kernels of FLASHINFER compiled while a model loads: never, where there is a "
+     "compiler, or in any case"},
     {"kv-dtype", OptionKind::kEnum, &EngineOptions::kv_dtype, "auto",
      "auto|f32|bf16|fp16|fp8|fp8_e4m3|int8|nvfp4", 0, 0, "", kPlans,
      "format of cached keys and values, of layers with a window or chunk (window) and without "
@@ -82,7 +81,7 @@ inline constexpr OptionRow kOptionRows[] = {
     {"mm-encoder-only", OptionKind::kFlag, &EngineOptions::mm_encoder_only, "false", "", 0, 0, "",
      kExplain, "only the vision encoder of a model that takes images", OptionStatus::kExperimental},
     {"max-sequences", OptionKind::kInt, &EngineOptions::max_sequences, "1", "", 1, 4096,
-     "sequences", kPlans, "sequences that are computed at a time"},
+     "sequences", kExplain | kBench, "sequences that are computed at a time"},
     {"prefill-chunk", OptionKind::kInt, &EngineOptions::prefill_chunk, "512", "", 1, 1 << 20,
      "tokens", kPlans, "most tokens of a step: longest part of a prompt computed at once"},
     {"mla-context-chunk", OptionKind::kInt, &EngineOptions::mla_context_chunk, "1024", "", 1,

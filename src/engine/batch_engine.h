@@ -64,7 +64,7 @@ struct BatchStats {
 class BatchEngine {
  public:
   // The runner outlives the engine, which has its cache for itself. kUsage for models that are no
-  // causal language models, for a step of no rows.
+  // causal language models, for a negative number of rows.
   static Result<std::unique_ptr<BatchEngine>> Create(StepRunner& steps,
                                                      const BatchOptions& options = {});
   ~BatchEngine();

@@ -50,7 +50,7 @@ class StepRunner {
   // Encoder-decoder: one step of the encoder, into the sequence's cross cache (SetCross).
   Status Encode(int32_t sequence, std::span<const int32_t> ids);
 
-  // Rows that ops add for their own sake (taps), when switched on: of the last run.
+  // Whether steps keep what the model names as taps ("embed", "hidden.0").
   void set_taps(bool on) { taps_ = on; }
   bool taps() const { return taps_; }
   // After Run or Encode: its tape, whose kept values may be read.

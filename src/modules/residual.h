@@ -2,6 +2,7 @@
 // pass, so that no block needs to know its neighbour. One per recording; not thread-safe.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "tenon/modules/forward.h"
@@ -28,5 +29,17 @@ class Residual {
   Value base_;
   std::vector<Value> pending_;
 };
+
+// Block after block (pass, residual), with taps of the stream: "embed" before the first, "hidden.0"
+// and so on after each; `taps` begins their names.
+template <typename Blocks>
+void RunBlocks(Forward& pass, const Blocks& blocks, Residual& x, const std::string& taps = "") {
+  x.Tap(pass, taps + "embed");
+  int layer = 0;
+  for (const auto& block : blocks) {
+    block(pass, x);
+    x.Tap(pass, taps + "hidden." + std::to_string(layer++));
+  }
+}
 
 }  // namespace tenon

@@ -135,8 +135,7 @@ Status RecordKernels(PlannedModel& plan) {
   if (any || !EqualsIgnoreCase(wanted.value, "require")) return {};
   return UsageError(
       fmt::format("attn-jit = require (set by {}), but no layer's backend compiles kernels; fix: "
-                  "--attn-backend "
-                  "FLASHINFER, or --attn-jit auto",
+                  "--attn-backend FLASHINFER, or --attn-jit auto",
                   wanted.origin.Text()));
 }
 

@@ -9,6 +9,7 @@
 #include "tenon/modules/mlp.h"
 #include "tenon/ops/activation.h"
 #include "tenon/registry/registry.h"
+#include "tenon/zoo/gguf_decoder.h"
 
 namespace tenon {
 namespace {
@@ -192,24 +193,17 @@ class Gemma2Block {
   NormModule after_mlp_;
 };
 
-// Names of both; of the norms only those that they share.
-NameTable CommonNames(Container container) {
-  NameTable names;
-  names.WrapperPrefixes();
-  if (container != Container::kGguf) return names;
-  names.Add("model.embed_tokens.weight", "token_embd.weight");
-  names.Add("model.norm.weight", "output_norm.weight");
-  constexpr std::pair<const char*, const char*> kLayer[] = {
-      {"input_layernorm", "attn_norm"},    {"self_attn.q_proj", "attn_q"},
-      {"self_attn.k_proj", "attn_k"},      {"self_attn.v_proj", "attn_v"},
-      {"self_attn.o_proj", "attn_output"}, {"mlp.gate_proj", "ffn_gate"},
-      {"mlp.up_proj", "ffn_up"},           {"mlp.down_proj", "ffn_down"},
-  };
-  for (const auto& [canonical, stored] : kLayer) {
-    names.Add(std::string("model.layers.{}.") + canonical + ".weight",
-              std::string("blk.{}.") + stored + ".weight");
+// Names of both, and `more` of one: of the norms they share the first.
+NameTable NamesWith(Container container, std::vector<GgufName> more) {
+  if (container != Container::kGguf) return NameTable().WrapperPrefixes();
+  for (const GgufName& row : {GgufName{"self_attn.q_proj.weight", "attn_q.weight"},
+                              GgufName{"self_attn.k_proj.weight", "attn_k.weight"},
+                              GgufName{"mlp.gate_proj.weight", "ffn_gate.weight"},
+                              GgufName{"mlp.up_proj.weight", "ffn_up.weight"},
+                              GgufName{"mlp.down_proj.weight", "ffn_down.weight"}}) {
+    more.push_back(row);
   }
-  return names;
+  return GgufDecoderNames(more);
 }
 
 template <typename BlockConfig, typename Block>
@@ -230,12 +224,7 @@ class GemmaModel : public Model {
 
   Value Forward(tenon::Forward& pass) const override {
     Residual x(embedding_(pass, pass.layout().token_ids, embedding_scale_));
-    x.Tap(pass, "embed");
-    int layer = 0;
-    for (const Block& block : blocks_) {
-      block(pass, x);
-      x.Tap(pass, "hidden." + std::to_string(layer++));
-    }
+    RunBlocks(pass, blocks_, x);
     const Value logits = head_(pass, LogitRows(pass, norm_(pass, x)));
     return final_cap_ > 0 ? SoftCap(pass.tape(), logits, final_cap_) : logits;
   }
@@ -255,10 +244,7 @@ class GemmaForCausalLM final : public GemmaModel<GemmaConfig, GemmaBlock> {
   using GemmaModel::GemmaModel;
 
   static NameTable Names(const GemmaConfig& /*config*/, Container container) {
-    NameTable names = CommonNames(container);
-    if (container != Container::kGguf) return names;
-    names.Add("model.layers.{}.post_attention_layernorm.weight", "blk.{}.ffn_norm.weight");
-    return names;
+    return NamesWith(container, {{"post_attention_layernorm.weight", "ffn_norm.weight"}});
   }
 };
 
@@ -267,34 +253,16 @@ class Gemma2ForCausalLM final : public GemmaModel<Gemma2Config, Gemma2Block> {
   using GemmaModel::GemmaModel;
 
   static NameTable Names(const Gemma2Config& /*config*/, Container container) {
-    NameTable names = CommonNames(container);
-    if (container != Container::kGguf) return names;
-    names.Add("model.layers.{}.post_attention_layernorm.weight",
-              "blk.{}.post_attention_norm.weight");
-    names.Add("model.layers.{}.pre_feedforward_layernorm.weight", "blk.{}.ffn_norm.weight");
-    names.Add("model.layers.{}.post_feedforward_layernorm.weight", "blk.{}.post_ffw_norm.weight");
-    return names;
+    return NamesWith(container, {{"post_attention_layernorm.weight", "post_attention_norm.weight"},
+                                 {"pre_feedforward_layernorm.weight", "ffn_norm.weight"},
+                                 {"post_feedforward_layernorm.weight", "post_ffw_norm.weight"}});
   }
 };
 
-constexpr GgufKeyRow kGgufKeys[] = {
-    {"vocab_size", "{arch}.vocab_size"},
-    {"vocab_size", "tokenizer.ggml.tokens.length"},
-    {"hidden_size", "{arch}.embedding_length"},
-    {"num_hidden_layers", "{arch}.block_count"},
-    {"intermediate_size", "{arch}.feed_forward_length"},
-    {"num_attention_heads", "{arch}.attention.head_count"},
-    {"num_key_value_heads", "{arch}.attention.head_count_kv"},
-    {"head_dim", "{arch}.attention.key_length"},
-    {"max_position_embeddings", "{arch}.context_length"},
-    {"rms_norm_eps", "{arch}.attention.layer_norm_rms_epsilon"},
-    {"rope_theta", "{arch}.rope.freq_base"},
-    {"sliding_window", "{arch}.attention.sliding_window"},
-    {"attn_logit_softcapping", "{arch}.attn_logit_softcapping"},
-    {"final_logit_softcapping", "{arch}.final_logit_softcapping"},
-    {"bos_token_id", "tokenizer.ggml.bos_token_id"},
-    {"eos_token_id", "tokenizer.ggml.eos_token_id"},
-};
+constexpr auto kGgufKeys =
+    GgufDecoderKeys(kGgufIntermediate, kGgufWindow,
+                    GgufKeyRow{"attn_logit_softcapping", "{arch}.attn_logit_softcapping"},
+                    GgufKeyRow{"final_logit_softcapping", "{arch}.final_logit_softcapping"});
 
 }  // namespace
 

@@ -10,6 +10,7 @@
 #include "tenon/modules/mlp.h"
 #include "tenon/ops/activation.h"
 #include "tenon/registry/registry.h"
+#include "tenon/zoo/gguf_decoder.h"
 
 namespace tenon {
 namespace {
@@ -171,47 +172,33 @@ class Gemma3ForCausalLM final : public Model {
 
   Value Forward(tenon::Forward& pass) const override {
     Residual x(embedding_(pass, pass.layout().token_ids, embedding_scale_));
-    x.Tap(pass, "embed");
-    int layer = 0;
-    for (const Block& block : blocks_) {
-      block(pass, x);
-      x.Tap(pass, "hidden." + std::to_string(layer++));
-    }
+    RunBlocks(pass, blocks_, x);
     const Value logits = head_(pass, LogitRows(pass, norm_(pass, x)));
     return final_cap_ > 0 ? SoftCap(pass.tape(), logits, final_cap_) : logits;
   }
 
   static NameTable Names(const Gemma3Config& /*config*/, Container container) {
-    NameTable names;
-    names.WrapperPrefixes();
     if (container != Container::kGguf) {
       // Files of several years.
-      return names.Prefix("language_model.model.", "model.")
+      return NameTable()
+          .WrapperPrefixes()
+          .Prefix("language_model.model.", "model.")
           .Prefix("language_model.lm_head.", "lm_head.")
           .Prefix("model.language_model.", "model.");
     }
-    names.Add("model.embed_tokens.weight", "token_embd.weight");
-    names.Add("model.norm.weight", "output_norm.weight");
-    constexpr std::pair<const char*, const char*> kLayer[] = {
-        {"input_layernorm", "attn_norm"},
-        {"self_attn.q_proj", "attn_q"},
-        {"self_attn.k_proj", "attn_k"},
-        {"self_attn.v_proj", "attn_v"},
-        {"self_attn.q_norm", "attn_q_norm"},
-        {"self_attn.k_norm", "attn_k_norm"},
-        {"self_attn.o_proj", "attn_output"},
-        {"post_attention_layernorm", "post_attention_norm"},
-        {"pre_feedforward_layernorm", "ffn_norm"},
-        {"mlp.gate_proj", "ffn_gate"},
-        {"mlp.up_proj", "ffn_up"},
-        {"mlp.down_proj", "ffn_down"},
-        {"post_feedforward_layernorm", "post_ffw_norm"},
+    const GgufName rows[] = {
+        {"self_attn.q_proj.weight", "attn_q.weight"},
+        {"self_attn.k_proj.weight", "attn_k.weight"},
+        {"self_attn.q_norm.weight", "attn_q_norm.weight"},
+        {"self_attn.k_norm.weight", "attn_k_norm.weight"},
+        {"post_attention_layernorm.weight", "post_attention_norm.weight"},
+        {"pre_feedforward_layernorm.weight", "ffn_norm.weight"},
+        {"mlp.gate_proj.weight", "ffn_gate.weight"},
+        {"mlp.up_proj.weight", "ffn_up.weight"},
+        {"mlp.down_proj.weight", "ffn_down.weight"},
+        {"post_feedforward_layernorm.weight", "post_ffw_norm.weight"},
     };
-    for (const auto& [canonical, stored] : kLayer) {
-      names.Add(std::string("model.layers.{}.") + canonical + ".weight",
-                std::string("blk.{}.") + stored + ".weight");
-    }
-    return names;
+    return GgufDecoderNames(rows);
   }
 
  private:
@@ -225,24 +212,9 @@ class Gemma3ForCausalLM final : public Model {
   float final_cap_;
 };
 
-constexpr GgufKeyRow kGgufKeys[] = {
-    {"vocab_size", "{arch}.vocab_size"},
-    {"vocab_size", "tokenizer.ggml.tokens.length"},
-    {"hidden_size", "{arch}.embedding_length"},
-    {"num_hidden_layers", "{arch}.block_count"},
-    {"intermediate_size", "{arch}.feed_forward_length"},
-    {"num_attention_heads", "{arch}.attention.head_count"},
-    {"num_key_value_heads", "{arch}.attention.head_count_kv"},
-    {"head_dim", "{arch}.attention.key_length"},
-    {"max_position_embeddings", "{arch}.context_length"},
-    {"rms_norm_eps", "{arch}.attention.layer_norm_rms_epsilon"},
-    {"rope_theta", "{arch}.rope.freq_base"},
-    {"rope_local_base_freq", "{arch}.rope.freq_base_swa"},
-    {"sliding_window", "{arch}.attention.sliding_window"},
-    {"final_logit_softcapping", "{arch}.final_logit_softcapping"},
-    {"bos_token_id", "tokenizer.ggml.bos_token_id"},
-    {"eos_token_id", "tokenizer.ggml.eos_token_id"},
-};
+constexpr auto kGgufKeys = GgufDecoderKeys(
+    kGgufIntermediate, GgufKeyRow{"rope_local_base_freq", "{arch}.rope.freq_base_swa"}, kGgufWindow,
+    GgufKeyRow{"final_logit_softcapping", "{arch}.final_logit_softcapping"});
 
 }  // namespace
 

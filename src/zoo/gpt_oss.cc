@@ -8,6 +8,7 @@
 #include "tenon/modules/embedding.h"
 #include "tenon/modules/moe.h"
 #include "tenon/registry/registry.h"
+#include "tenon/zoo/gguf_decoder.h"
 
 namespace tenon {
 namespace {
@@ -182,32 +183,26 @@ void AddExperts(NameTable& names, const GptOssConfig& c) {
 }
 
 NameTable GgufNames() {
-  NameTable names;
-  names.WrapperPrefixes();
-  names.Add("model.embed_tokens.weight", "token_embd.weight");
-  names.Add("model.norm.weight", "output_norm.weight");
-  names.Add("lm_head.weight", "output.weight");
-  const std::string layer = "model.layers.{}.";
-  names.Add(layer + "input_layernorm.weight", "blk.{}.attn_norm.weight");
-  names.Add(layer + "post_attention_layernorm.weight", "blk.{}.post_attention_norm.weight");
-  names.Add(layer + "self_attn.sinks", "blk.{}.attn_sinks.weight");
-  constexpr std::pair<const char*, const char*> kMatrices[] = {
-      {"self_attn.q_proj", "attn_q"}, {"self_attn.k_proj", "attn_k"},
-      {"self_attn.v_proj", "attn_v"}, {"self_attn.o_proj", "attn_output"},
-      {"mlp.router", "ffn_gate_inp"},
+  const Transform slice = {TransformStep::Slice(0, 1)};
+  const GgufName rows[] = {
+      {"post_attention_layernorm.weight", "post_attention_norm.weight"},
+      {"self_attn.sinks", "attn_sinks.weight"},
+      {"self_attn.q_proj.weight", "attn_q.weight"},
+      {"self_attn.q_proj.bias", "attn_q.bias"},
+      {"self_attn.k_proj.weight", "attn_k.weight"},
+      {"self_attn.k_proj.bias", "attn_k.bias"},
+      {"self_attn.v_proj.bias", "attn_v.bias"},
+      {"self_attn.o_proj.bias", "attn_output.bias"},
+      {"mlp.router.weight", "ffn_gate_inp.weight"},
+      {"mlp.router.bias", "ffn_gate_inp.bias"},
+      {"mlp.experts.{}.gate_proj.weight", "ffn_gate_exps.weight", slice},
+      {"mlp.experts.{}.gate_proj.bias", "ffn_gate_exps.bias", slice},
+      {"mlp.experts.{}.up_proj.weight", "ffn_up_exps.weight", slice},
+      {"mlp.experts.{}.up_proj.bias", "ffn_up_exps.bias", slice},
+      {"mlp.experts.{}.down_proj.weight", "ffn_down_exps.weight", slice},
+      {"mlp.experts.{}.down_proj.bias", "ffn_down_exps.bias", slice},
   };
-  constexpr std::pair<const char*, const char*> kExperts[] = {
-      {"gate_proj", "ffn_gate_exps"}, {"up_proj", "ffn_up_exps"}, {"down_proj", "ffn_down_exps"}};
-  for (const char* kind : {".weight", ".bias"}) {
-    for (const auto& [canonical, stored] : kMatrices) {
-      names.Add(layer + canonical + kind, std::string("blk.{}.") + stored + kind);
-    }
-    for (const auto& [canonical, stored] : kExperts) {
-      names.Add(layer + "mlp.experts.{}." + canonical + kind,
-                std::string("blk.{}.") + stored + kind, {TransformStep::Slice(0, 1)});
-    }
-  }
-  return names;
+  return GgufDecoderNames(rows);
 }
 
 class GptOssForCausalLM final : public Model {
@@ -225,12 +220,7 @@ class GptOssForCausalLM final : public Model {
 
   Value Forward(tenon::Forward& pass) const override {
     Residual x(embedding_(pass, pass.layout().token_ids));
-    x.Tap(pass, "embed");
-    int layer = 0;
-    for (const Block& block : blocks_) {
-      block(pass, x);
-      x.Tap(pass, "hidden." + std::to_string(layer++));
-    }
+    RunBlocks(pass, blocks_, x);
     return head_(pass, LogitRows(pass, norm_(pass, x)));
   }
 
@@ -250,24 +240,10 @@ class GptOssForCausalLM final : public Model {
   LmHead head_;
 };
 
-constexpr GgufKeyRow kGgufKeys[] = {
-    {"vocab_size", "{arch}.vocab_size"},
-    {"vocab_size", "tokenizer.ggml.tokens.length"},
-    {"hidden_size", "{arch}.embedding_length"},
-    {"num_hidden_layers", "{arch}.block_count"},
-    {"intermediate_size", "{arch}.expert_feed_forward_length"},
-    {"num_attention_heads", "{arch}.attention.head_count"},
-    {"num_key_value_heads", "{arch}.attention.head_count_kv"},
-    {"head_dim", "{arch}.attention.key_length"},
-    {"max_position_embeddings", "{arch}.context_length"},
-    {"rms_norm_eps", "{arch}.attention.layer_norm_rms_epsilon"},
-    {"rope_theta", "{arch}.rope.freq_base"},
-    {"sliding_window", "{arch}.attention.sliding_window"},
-    {"num_local_experts", "{arch}.expert_count"},
-    {"num_experts_per_tok", "{arch}.expert_used_count"},
-    {"bos_token_id", "tokenizer.ggml.bos_token_id"},
-    {"eos_token_id", "tokenizer.ggml.eos_token_id"},
-};
+constexpr auto kGgufKeys =
+    GgufDecoderKeys(GgufKeyRow{"intermediate_size", "{arch}.expert_feed_forward_length"},
+                    kGgufWindow, GgufKeyRow{"num_local_experts", "{arch}.expert_count"},
+                    GgufKeyRow{"num_experts_per_tok", "{arch}.expert_used_count"});
 
 }  // namespace
 

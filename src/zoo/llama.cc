@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "tenon/registry/registry.h"
+#include "tenon/zoo/gguf_decoder.h"
 #include "tenon/zoo/llama.h"
 
 namespace tenon {
@@ -25,45 +26,19 @@ class LlamaForCausalLM final : public LlamaModel<GatedMlp, const ParallelMapping
   }
 
   static NameTable Names(const LlamaConfig& c, Container container) {
-    NameTable names;
-    names.WrapperPrefixes();
-    if (container != Container::kGguf) return names;
-    const auto layer = [&](const char* canonical, const char* stored, Transform transform = {}) {
-      names.Add(std::string("model.layers.{}.") + canonical, std::string("blk.{}.") + stored,
-                std::move(transform));
-    };
-    names.Add("model.embed_tokens.weight", "token_embd.weight");
-    names.Add("model.norm.weight", "output_norm.weight");
-    names.Add("lm_head.weight", "output.weight");
-    layer("input_layernorm.weight", "attn_norm.weight");
-    layer("post_attention_layernorm.weight", "ffn_norm.weight");
+    if (container != Container::kGguf) return NameTable().WrapperPrefixes();
+    const GgufName rows[] = {{"post_attention_layernorm.weight", "ffn_norm.weight"},
+                             {"mlp.gate_proj.weight", "ffn_gate.weight"},
+                             {"mlp.up_proj.weight", "ffn_up.weight"},
+                             {"mlp.down_proj.weight", "ffn_down.weight"}};
+    NameTable names = GgufDecoderNames(rows);
     AddPermuted(names, c.heads.value, "self_attn.q_proj.weight", "attn_q.weight");
     AddPermuted(names, c.kv_heads.value, "self_attn.k_proj.weight", "attn_k.weight");
-    layer("self_attn.v_proj.weight", "attn_v.weight");
-    layer("self_attn.o_proj.weight", "attn_output.weight");
-    layer("mlp.gate_proj.weight", "ffn_gate.weight");
-    layer("mlp.up_proj.weight", "ffn_up.weight");
-    layer("mlp.down_proj.weight", "ffn_down.weight");
     return names;
   }
 };
 
-constexpr GgufKeyRow kGgufKeys[] = {
-    {"vocab_size", "{arch}.vocab_size"},
-    {"vocab_size", "tokenizer.ggml.tokens.length"},
-    {"hidden_size", "{arch}.embedding_length"},
-    {"num_hidden_layers", "{arch}.block_count"},
-    {"intermediate_size", "{arch}.feed_forward_length"},
-    {"num_attention_heads", "{arch}.attention.head_count"},
-    {"num_key_value_heads", "{arch}.attention.head_count_kv"},
-    {"head_dim", "{arch}.attention.key_length"},
-    {"partial_rotary_factor", "{arch}.rope.dimension_count", GgufPartialRotary},
-    {"max_position_embeddings", "{arch}.context_length"},
-    {"rms_norm_eps", "{arch}.attention.layer_norm_rms_epsilon"},
-    {"rope_theta", "{arch}.rope.freq_base"},
-    {"bos_token_id", "tokenizer.ggml.bos_token_id"},
-    {"eos_token_id", "tokenizer.ggml.eos_token_id"},
-};
+constexpr auto kGgufKeys = GgufDecoderKeys(kGgufIntermediate, kGgufPartialRotary);
 
 // GGUF's "llama" is several Hugging Face architectures; experts tell them apart.
 Result<std::string> IdentityOfGguf(const GgufMetadata& metadata) {

@@ -11,6 +11,7 @@
 #include "tenon/modules/moe.h"
 #include "tenon/ops/row_scale.h"
 #include "tenon/registry/registry.h"
+#include "tenon/zoo/gguf_decoder.h"
 
 namespace tenon {
 namespace {
@@ -228,35 +229,23 @@ class Block {
 };
 
 NameTable GgufNames() {
-  NameTable names;
-  names.WrapperPrefixes();
-  names.Add("model.embed_tokens.weight", "token_embd.weight");
-  names.Add("model.norm.weight", "output_norm.weight");
-  names.Add("lm_head.weight", "output.weight");
-  constexpr std::pair<const char*, const char*> kLayer[] = {
-      {"input_layernorm", "attn_norm"},
-      {"self_attn.q_proj", "attn_q"},
-      {"self_attn.k_proj", "attn_k"},
-      {"self_attn.v_proj", "attn_v"},
-      {"self_attn.o_proj", "attn_output"},
-      {"post_attention_layernorm", "ffn_norm"},
-      {"feed_forward.gate_proj", "ffn_gate"},
-      {"feed_forward.up_proj", "ffn_up"},
-      {"feed_forward.down_proj", "ffn_down"},
-      {"feed_forward.router", "ffn_gate_inp"},
-      {"feed_forward.shared_expert.gate_proj", "ffn_gate_shexp"},
-      {"feed_forward.shared_expert.up_proj", "ffn_up_shexp"},
-      {"feed_forward.shared_expert.down_proj", "ffn_down_shexp"},
+  const Transform slice = {TransformStep::Slice(0, 1)};
+  const GgufName rows[] = {
+      {"self_attn.q_proj.weight", "attn_q.weight"},
+      {"self_attn.k_proj.weight", "attn_k.weight"},
+      {"post_attention_layernorm.weight", "ffn_norm.weight"},
+      {"feed_forward.gate_proj.weight", "ffn_gate.weight"},
+      {"feed_forward.up_proj.weight", "ffn_up.weight"},
+      {"feed_forward.down_proj.weight", "ffn_down.weight"},
+      {"feed_forward.router.weight", "ffn_gate_inp.weight"},
+      {"feed_forward.shared_expert.gate_proj.weight", "ffn_gate_shexp.weight"},
+      {"feed_forward.shared_expert.up_proj.weight", "ffn_up_shexp.weight"},
+      {"feed_forward.shared_expert.down_proj.weight", "ffn_down_shexp.weight"},
+      {"feed_forward.experts.{}.gate_proj.weight", "ffn_gate_exps.weight", slice},
+      {"feed_forward.experts.{}.up_proj.weight", "ffn_up_exps.weight", slice},
+      {"feed_forward.experts.{}.down_proj.weight", "ffn_down_exps.weight", slice},
   };
-  for (const auto& [canonical, stored] : kLayer) {
-    names.Add(std::string("model.layers.{}.") + canonical + ".weight",
-              std::string("blk.{}.") + stored + ".weight");
-  }
-  for (const std::string matrix : {"gate", "up", "down"}) {
-    names.Add("model.layers.{}.feed_forward.experts.{}." + matrix + "_proj.weight",
-              "blk.{}.ffn_" + matrix + "_exps.weight", {TransformStep::Slice(0, 1)});
-  }
-  return names;
+  return GgufDecoderNames(rows);
 }
 
 class Llama4ForCausalLM final : public Model {
@@ -274,12 +263,7 @@ class Llama4ForCausalLM final : public Model {
 
   Value Forward(tenon::Forward& pass) const override {
     Residual x(embedding_(pass, pass.layout().token_ids));
-    x.Tap(pass, "embed");
-    int layer = 0;
-    for (const Block& block : blocks_) {
-      block(pass, x);
-      x.Tap(pass, "hidden." + std::to_string(layer++));
-    }
+    RunBlocks(pass, blocks_, x);
     return head_(pass, LogitRows(pass, norm_(pass, x)));
   }
 
@@ -309,25 +293,12 @@ class Llama4ForCausalLM final : public Model {
   LmHead head_;
 };
 
-constexpr GgufKeyRow kGgufKeys[] = {
-    {"vocab_size", "{arch}.vocab_size"},
-    {"vocab_size", "tokenizer.ggml.tokens.length"},
-    {"hidden_size", "{arch}.embedding_length"},
-    {"num_hidden_layers", "{arch}.block_count"},
-    {"intermediate_size_mlp", "{arch}.feed_forward_length"},
-    {"intermediate_size", "{arch}.expert_feed_forward_length"},
-    {"interleave_moe_layer_step", "{arch}.interleave_moe_layer_step"},
-    {"num_local_experts", "{arch}.expert_count"},
-    {"num_experts_per_tok", "{arch}.expert_used_count"},
-    {"num_attention_heads", "{arch}.attention.head_count"},
-    {"num_key_value_heads", "{arch}.attention.head_count_kv"},
-    {"head_dim", "{arch}.attention.key_length"},
-    {"max_position_embeddings", "{arch}.context_length"},
-    {"rms_norm_eps", "{arch}.attention.layer_norm_rms_epsilon"},
-    {"rope_theta", "{arch}.rope.freq_base"},
-    {"bos_token_id", "tokenizer.ggml.bos_token_id"},
-    {"eos_token_id", "tokenizer.ggml.eos_token_id"},
-};
+constexpr auto kGgufKeys =
+    GgufDecoderKeys(GgufKeyRow{"intermediate_size_mlp", "{arch}.feed_forward_length"},
+                    GgufKeyRow{"intermediate_size", "{arch}.expert_feed_forward_length"},
+                    GgufKeyRow{"interleave_moe_layer_step", "{arch}.interleave_moe_layer_step"},
+                    GgufKeyRow{"num_local_experts", "{arch}.expert_count"},
+                    GgufKeyRow{"num_experts_per_tok", "{arch}.expert_used_count"});
 
 }  // namespace
 

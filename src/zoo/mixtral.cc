@@ -97,12 +97,7 @@ class MixtralForCausalLM final : public Model {
 
   Value Forward(tenon::Forward& pass) const override {
     Residual x(embedding_(pass, pass.layout().token_ids));
-    x.Tap(pass, "embed");
-    int layer = 0;
-    for (const Block& block : blocks_) {
-      block(pass, x);
-      x.Tap(pass, "hidden." + std::to_string(layer++));
-    }
+    RunBlocks(pass, blocks_, x);
     return head_(pass, LogitRows(pass, norm_(pass, x)));
   }
 

@@ -17,6 +17,7 @@
 #include "tenon/modules/model.h"
 #include "tenon/modules/moe.h"
 #include "tenon/ops/row_scale.h"
+#include "tenon/zoo/gguf_decoder.h"
 
 namespace tenon {
 
@@ -215,12 +216,7 @@ class QwenModel : public Model {
 
   Value Forward(tenon::Forward& pass) const override {
     Residual x(embedding_(pass, pass.layout().token_ids));
-    x.Tap(pass, "embed");
-    int layer = 0;
-    for (const Block& block : blocks_) {
-      block(pass, x);
-      x.Tap(pass, "hidden." + std::to_string(layer++));
-    }
+    RunBlocks(pass, blocks_, x);
     return head_(pass, LogitRows(pass, norm_(pass, x)));
   }
 
@@ -232,37 +228,21 @@ class QwenModel : public Model {
   LmHead head_;
 };
 
-struct QwenGgufName {
-  const char* canonical;  // below "model.layers.{}."
-  const char* stored;     // below "blk.{}."
-  Transform transform = {};
-};
 // What all files of the family have, and `more` of one architecture's layers.
-inline NameTable QwenNames(Container container, const std::vector<QwenGgufName>& more) {
-  NameTable names;
-  names.WrapperPrefixes();
-  if (container != Container::kGguf) return names;
-  names.Add("model.embed_tokens.weight", "token_embd.weight");
-  names.Add("model.norm.weight", "output_norm.weight");
-  names.Add("lm_head.weight", "output.weight");
-  std::vector<QwenGgufName> rows = {{"input_layernorm.weight", "attn_norm.weight"},
-                                    {"post_attention_layernorm.weight", "ffn_norm.weight"},
-                                    {"self_attn.q_proj.weight", "attn_q.weight"},
-                                    {"self_attn.k_proj.weight", "attn_k.weight"},
-                                    {"self_attn.v_proj.weight", "attn_v.weight"},
-                                    {"self_attn.o_proj.weight", "attn_output.weight"},
-                                    {"mlp.gate_proj.weight", "ffn_gate.weight"},
-                                    {"mlp.up_proj.weight", "ffn_up.weight"},
-                                    {"mlp.down_proj.weight", "ffn_down.weight"}};
-  rows.insert(rows.end(), more.begin(), more.end());
-  for (const QwenGgufName& row : rows) {
-    names.Add(std::string("model.layers.{}.") + row.canonical, std::string("blk.{}.") + row.stored,
-              row.transform);
+inline NameTable QwenNames(Container container, std::vector<GgufName> more) {
+  if (container != Container::kGguf) return NameTable().WrapperPrefixes();
+  for (const GgufName& row : {GgufName{"post_attention_layernorm.weight", "ffn_norm.weight"},
+                              GgufName{"self_attn.q_proj.weight", "attn_q.weight"},
+                              GgufName{"self_attn.k_proj.weight", "attn_k.weight"},
+                              GgufName{"mlp.gate_proj.weight", "ffn_gate.weight"},
+                              GgufName{"mlp.up_proj.weight", "ffn_up.weight"},
+                              GgufName{"mlp.down_proj.weight", "ffn_down.weight"}}) {
+    more.push_back(row);
   }
-  return names;
+  return GgufDecoderNames(more);
 }
 // The names of routed experts, each a slice of one tensor.
-inline std::vector<QwenGgufName> QwenExpertNames() {
+inline std::vector<GgufName> QwenExpertNames() {
   const Transform slice = {TransformStep::Slice(0, 1)};
   return {{"mlp.gate.weight", "ffn_gate_inp.weight"},
           {"mlp.experts.{}.gate_proj.weight", "ffn_gate_exps.weight", slice},

@@ -31,7 +31,7 @@ class Qwen2MoeForCausalLM final
   using QwenModel::QwenModel;
 
   static NameTable Names(const Qwen2MoeConfig& /*config*/, Container container) {
-    std::vector<QwenGgufName> rows = QwenExpertNames();
+    std::vector<GgufName> rows = QwenExpertNames();
     rows.push_back({"self_attn.q_proj.bias", "attn_q.bias"});
     rows.push_back({"self_attn.k_proj.bias", "attn_k.bias"});
     rows.push_back({"self_attn.v_proj.bias", "attn_v.bias"});
@@ -39,30 +39,15 @@ class Qwen2MoeForCausalLM final
     rows.push_back({"mlp.shared_expert.gate_proj.weight", "ffn_gate_shexp.weight"});
     rows.push_back({"mlp.shared_expert.up_proj.weight", "ffn_up_shexp.weight"});
     rows.push_back({"mlp.shared_expert.down_proj.weight", "ffn_down_shexp.weight"});
-    return QwenNames(container, rows);
+    return QwenNames(container, std::move(rows));
   }
 };
 
-constexpr GgufKeyRow kGgufKeys[] = {
-    {"vocab_size", "{arch}.vocab_size"},
-    {"vocab_size", "tokenizer.ggml.tokens.length"},
-    {"hidden_size", "{arch}.embedding_length"},
-    {"num_hidden_layers", "{arch}.block_count"},
-    {"intermediate_size", "{arch}.feed_forward_length"},
-    {"num_attention_heads", "{arch}.attention.head_count"},
-    {"num_key_value_heads", "{arch}.attention.head_count_kv"},
-    {"head_dim", "{arch}.attention.key_length"},
-    {"partial_rotary_factor", "{arch}.rope.dimension_count", GgufPartialRotary},
-    {"max_position_embeddings", "{arch}.context_length"},
-    {"rms_norm_eps", "{arch}.attention.layer_norm_rms_epsilon"},
-    {"rope_theta", "{arch}.rope.freq_base"},
-    {"num_experts", "{arch}.expert_count"},
-    {"num_experts_per_tok", "{arch}.expert_used_count"},
-    {"moe_intermediate_size", "{arch}.expert_feed_forward_length"},
-    {"shared_expert_intermediate_size", "{arch}.expert_shared_feed_forward_length"},
-    {"bos_token_id", "tokenizer.ggml.bos_token_id"},
-    {"eos_token_id", "tokenizer.ggml.eos_token_id"},
-};
+constexpr auto kGgufKeys = GgufDecoderKeys(
+    kGgufIntermediate, kGgufPartialRotary, GgufKeyRow{"num_experts", "{arch}.expert_count"},
+    GgufKeyRow{"num_experts_per_tok", "{arch}.expert_used_count"},
+    GgufKeyRow{"moe_intermediate_size", "{arch}.expert_feed_forward_length"},
+    GgufKeyRow{"shared_expert_intermediate_size", "{arch}.expert_shared_feed_forward_length"});
 
 }  // namespace
 

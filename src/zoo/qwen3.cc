@@ -38,22 +38,7 @@ class Qwen3ForCausalLM final : public QwenModel<Qwen3Config, QwenBlock<Qwen3Conf
   }
 };
 
-constexpr GgufKeyRow kGgufKeys[] = {
-    {"vocab_size", "{arch}.vocab_size"},
-    {"vocab_size", "tokenizer.ggml.tokens.length"},
-    {"hidden_size", "{arch}.embedding_length"},
-    {"num_hidden_layers", "{arch}.block_count"},
-    {"intermediate_size", "{arch}.feed_forward_length"},
-    {"num_attention_heads", "{arch}.attention.head_count"},
-    {"num_key_value_heads", "{arch}.attention.head_count_kv"},
-    {"head_dim", "{arch}.attention.key_length"},
-    {"partial_rotary_factor", "{arch}.rope.dimension_count", GgufPartialRotary},
-    {"max_position_embeddings", "{arch}.context_length"},
-    {"rms_norm_eps", "{arch}.attention.layer_norm_rms_epsilon"},
-    {"rope_theta", "{arch}.rope.freq_base"},
-    {"bos_token_id", "tokenizer.ggml.bos_token_id"},
-    {"eos_token_id", "tokenizer.ggml.eos_token_id"},
-};
+constexpr auto kGgufKeys = GgufDecoderKeys(kGgufIntermediate, kGgufPartialRotary);
 
 }  // namespace
 

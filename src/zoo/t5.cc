@@ -247,24 +247,14 @@ class T5ForConditionalGeneration final : public Model {
 
   void Encode(tenon::Forward& pass) const override {
     Residual x(shared_(pass, pass.layout().token_ids));
-    x.Tap(pass, "enc_embed");
-    int layer = 0;
-    for (const EncoderBlock& block : encoder_) {
-      block(pass, x);
-      x.Tap(pass, "enc_hidden." + std::to_string(layer++));
-    }
+    RunBlocks(pass, encoder_, x, "enc_");
     const Value encoded = encoder_norm_(pass, x);
     for (const DecoderBlock& block : decoder_) block.cross().Remember(pass, encoded);
   }
 
   Value Forward(tenon::Forward& pass) const override {
     Residual x(shared_(pass, pass.layout().token_ids));
-    x.Tap(pass, "embed");
-    int layer = 0;
-    for (const DecoderBlock& block : decoder_) {
-      block(pass, x);
-      x.Tap(pass, "hidden." + std::to_string(layer++));
-    }
+    RunBlocks(pass, decoder_, x);
     const Value normed = LogitRows(pass, decoder_norm_(pass, x));
     return head_(pass, scale_ == 1.0f ? normed : Scale(pass.tape(), normed, scale_));
   }

@@ -26,6 +26,11 @@ class Backends(CliTest):
             self.assertTrue(line.startswith(row["backend"]), line)
             self.assertIn(row["features"], line)
 
+    def test_one_form_at_a_time(self):
+        outcome = tenon("backends", "--json", "--markdown")
+        self.assertEqual((outcome.code, outcome.out), (2, ""), outcome)
+        self.assertRegex(outcome.err, "--json and --markdown.*fix: leave one out")
+
     def test_what_each_may_and_may_not(self):
         kernels = json.loads(self.check_ok(tenon("backends", "--json")).out)["kernels"]
         features = {row["backend"]: row["features"].split(",") for row in kernels}

@@ -314,8 +314,6 @@ TEST(LinearMethods, Mxfp4OfColumnsThatAreNoGroups) {
 
 // Stacked as published files have them, gate and up rows in turn.
 TEST(LinearMethods, Mxfp4OfStackedExperts) {
-  const std::string shared = test::SharedPath("goldens_quant_hf");
-  if (shared.empty()) GTEST_SKIP() << "no shared files";
   Bench bench;
   for (int part = 0; part < 2; ++part) {
     const Transform cut = {TransformStep::Slice(0, 0), TransformStep::RowPart({1, 1}, part, 48)};
@@ -325,7 +323,7 @@ TEST(LinearMethods, Mxfp4OfStackedExperts) {
     bench.names().Add(name + "weight_packed", "mlp.experts.gate_up_proj_blocks", merged);
     bench.names().Add(name + "weight_scale", "mlp.experts.gate_up_proj_scales", cut);
   }
-  bench.OpenFile(shared + "/mxfp4_gptoss.safetensors");
+  bench.OpenFile(test::DataPath("goldens_quant_hf/mxfp4_gptoss.safetensors"));
   Linear gate(bench.At("1.gate"), 256, 48);
   Linear up(bench.At("0.up"), 256, 48);
   ASSERT_TRUE(bench.Quantise(kMxfp4).ok()) << bench.context().Errors().message();

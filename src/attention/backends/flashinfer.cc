@@ -185,33 +185,20 @@ class FlashInferLayer final : public AttentionLayer {
   const FlashInferFacts facts_;
 };
 
-class FlashInferMla final : public MlaLayer {
+class FlashInferMla final : public PagedMla<FlashInferFacts> {
  public:
   FlashInferMla(const AttentionSpec& spec, const AttentionKernels& kernels)
-      : latent_(spec, KvLayout::kRow, LatentGeometryOf(spec), kernels, nullptr),
-        expanded_(spec, KvLayout::kRow, ExpandedGeometryOf(spec), kernels, nullptr) {}
+      : PagedMla(spec, kernels, kNotCompiled) {}
 
-  void Append(Tape& tape, const Value& latent, const AttentionCall& call) const override {
-    RecordAppendLatent(tape, {&latent_, call.layout, call.cache}, latent);
-  }
-  Value Gather(Tape& tape, int64_t chunk, int64_t chunk_rows,
-               const AttentionCall& call) const override {
-    return RecordGatherLatent(tape, {&latent_, call.layout, call.cache}, chunk, chunk_rows);
-  }
   Partial RunExpanded(Tape& tape, const Expanded& rows, const AttentionCall& call) const override {
-    return RecordDense(tape, ExpandedInput(rows), {&expanded_, call.layout, call.cache},
-                       "mla_expanded", true);
+    return RecordDense(tape, ExpandedInput(rows), ExpandedArgs(call), "mla_expanded", true);
   }
   Value RunLatent(Tape& tape, const Value& q, const AttentionCall& call) const override {
-    return RecordPaged(tape, q, {&latent_, call.layout, call.cache}, call.plan, "mla_latent");
-  }
-  Partial Merge(Tape& tape, const Partial& a, const Partial& b) const override {
-    return RecordMerge(tape, latent_.kernels(), a, b);
+    return RecordPaged(tape, q, LatentArgs(call), call.plan, "mla_latent");
   }
 
  private:
-  const FlashInferFacts latent_;
-  const FlashInferFacts expanded_;
+  static constexpr const CompiledKernel* kNotCompiled = nullptr;
 };
 
 // Page tables in compressed rows, a plan of balanced work per step, states merged by their

@@ -436,36 +436,20 @@ class NativeLayer final : public AttentionLayer {
   const Form prefill_;
 };
 
-class NativeMla final : public MlaLayer {
+class NativeMla final : public PagedMla<LayerFacts> {
  public:
-  NativeMla(const AttentionSpec& spec, const AttentionKernels& kernels)
-      : latent_(spec, KvLayout::kRow, LatentGeometryOf(spec), kernels),
-        expanded_(spec, KvLayout::kRow, ExpandedGeometryOf(spec), kernels) {}
+  using PagedMla::PagedMla;
 
-  void Append(Tape& tape, const Value& latent, const AttentionCall& call) const override {
-    RecordAppendLatent(tape, {&latent_, call.layout, call.cache}, latent);
-  }
-  Value Gather(Tape& tape, int64_t chunk, int64_t chunk_rows,
-               const AttentionCall& call) const override {
-    return RecordGatherLatent(tape, {&latent_, call.layout, call.cache}, chunk, chunk_rows);
-  }
   Partial RunExpanded(Tape& tape, const Expanded& rows, const AttentionCall& call) const override {
-    const Partial target = NewPartial(tape, expanded_, rows.q.dim(0), true);
-    RecordBlocks(tape, ExpandedInput(rows), {&expanded_, call.layout, call.cache}, {"mla_expanded"},
-                 target);
+    const LayerArgs layer = ExpandedArgs(call);
+    const Partial target = NewPartial(tape, *layer.facts, rows.q.dim(0), true);
+    RecordBlocks(tape, ExpandedInput(rows), layer, {"mla_expanded"}, target);
     return target;
   }
   Value RunLatent(Tape& tape, const Value& q, const AttentionCall& call) const override {
     const AttendInput input{.q = q};
-    return RecordPaged(tape, input, {&latent_, call.layout, call.cache}, call.plan, {"mla_latent"});
+    return RecordPaged(tape, input, LatentArgs(call), call.plan, {"mla_latent"});
   }
-  Partial Merge(Tape& tape, const Partial& a, const Partial& b) const override {
-    return RecordMerge(tape, latent_.kernels(), a, b);
-  }
-
- private:
-  const LayerFacts latent_;
-  const LayerFacts expanded_;
 };
 
 // Paged, one pass over the keys with a running maximum; each key row is read once for a block of

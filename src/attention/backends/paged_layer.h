@@ -79,6 +79,40 @@ Value RecordGatherLatent(Tape& tape, const LayerArgs& layer, int64_t chunk, int6
 MlaLayer::Partial RecordMerge(Tape& tape, const AttentionKernels& kernels,
                               const MlaLayer::Partial& a, const MlaLayer::Partial& b);
 
+// Latent attention but for attending: the layer's two forms, rows written, gathered and merged.
+// Facts: LayerFacts or what derives from it, made with `more` besides.
+template <typename Facts>
+class PagedMla : public MlaLayer {
+ public:
+  template <typename... More>
+  explicit PagedMla(const AttentionSpec& spec, const AttentionKernels& kernels, const More&... more)
+      : latent_(spec, KvLayout::kRow, LatentGeometryOf(spec), kernels, more...),
+        expanded_(spec, KvLayout::kRow, ExpandedGeometryOf(spec), kernels, more...) {}
+
+  void Append(Tape& tape, const Value& latent, const AttentionCall& call) const final {
+    RecordAppendLatent(tape, LatentArgs(call), latent);
+  }
+  Value Gather(Tape& tape, int64_t chunk, int64_t chunk_rows,
+               const AttentionCall& call) const final {
+    return RecordGatherLatent(tape, LatentArgs(call), chunk, chunk_rows);
+  }
+  Partial Merge(Tape& tape, const Partial& a, const Partial& b) const final {
+    return RecordMerge(tape, latent_.kernels(), a, b);
+  }
+
+ protected:
+  LayerArgs LatentArgs(const AttentionCall& call) const {
+    return {&latent_, call.layout, call.cache};
+  }
+  LayerArgs ExpandedArgs(const AttentionCall& call) const {
+    return {&expanded_, call.layout, call.cache};
+  }
+
+ private:
+  const Facts latent_;
+  const Facts expanded_;
+};
+
 enum class KeySource : int32_t {
   kPaged,     // the cache
   kOwnRows,   // k, v of this step's rows of the same request

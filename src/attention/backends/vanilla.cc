@@ -64,34 +64,17 @@ class VanillaLayer final : public AttentionLayer {
   const LayerFacts facts_;
 };
 
-class VanillaMla final : public MlaLayer {
+class VanillaMla final : public PagedMla<LayerFacts> {
  public:
-  VanillaMla(const AttentionSpec& spec, const AttentionKernels& kernels)
-      : latent_(spec, KvLayout::kRow, LatentGeometryOf(spec), kernels),
-        expanded_(spec, KvLayout::kRow, ExpandedGeometryOf(spec), kernels) {}
+  using PagedMla::PagedMla;
 
-  void Append(Tape& tape, const Value& latent, const AttentionCall& call) const override {
-    RecordAppendLatent(tape, {&latent_, call.layout, call.cache}, latent);
-  }
-  Value Gather(Tape& tape, int64_t chunk, int64_t chunk_rows,
-               const AttentionCall& call) const override {
-    return RecordGatherLatent(tape, {&latent_, call.layout, call.cache}, chunk, chunk_rows);
-  }
   Partial RunExpanded(Tape& tape, const Expanded& rows, const AttentionCall& call) const override {
-    return RecordVanilla(tape, {&expanded_, call.layout, call.cache}, ExpandedInput(rows),
-                         "mla_expanded", true);
+    return RecordVanilla(tape, ExpandedArgs(call), ExpandedInput(rows), "mla_expanded", true);
   }
   Value RunLatent(Tape& tape, const Value& q, const AttentionCall& call) const override {
     const AttendInput input{.q = q};
-    return RecordVanilla(tape, {&latent_, call.layout, call.cache}, input, "mla_latent", false).out;
+    return RecordVanilla(tape, LatentArgs(call), input, "mla_latent", false).out;
   }
-  Partial Merge(Tape& tape, const Partial& a, const Partial& b) const override {
-    return RecordMerge(tape, latent_.kernels(), a, b);
-  }
-
- private:
-  const LayerFacts latent_;
-  const LayerFacts expanded_;
 };
 
 class VanillaPlan final : public StepPlan {};
